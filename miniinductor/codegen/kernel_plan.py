@@ -37,7 +37,7 @@ from ..schedule.nodes import Node
 from ..sizes.symbols import Size, estimate, hint
 
 SHORT, LANES_INSTEAD = (2, 3, 4), 16  # iterations of a loop that is unrolled, and around it
-FEWEST = 8  # iterations of loops that are transposed
+FEWEST = 8  # iterations of a loop that gets the lanes instead
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
 

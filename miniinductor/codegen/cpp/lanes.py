@@ -217,7 +217,7 @@ def longest(size: Size) -> int | float:
     return size if isinstance(size, int) else math.inf
 
 
-def bound(name: Bound, wanted: Bound, end: Bound) -> Line:
+def bound(name: str, wanted: str, end: Bound) -> Line:
     """Where a part of a loop ends: at `wanted`, but not beyond the loop's own end."""
     text = f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});"
     return Line(text, origin="where a part of a loop ends")

@@ -361,10 +361,11 @@ TILE = 16  # elements along the transposed loop, and along the lanes (mini::tran
 
 
 class Tiles(Plain):
-    """Transposed reads and writes of a pointwise kernel go through tiles."""
+    """Transposed reads and writes of a pointwise kernel go through tiles.  The last tile of a loop
+    begins early enough to be as large as the others: some elements are computed twice."""
 
     def applies(self) -> bool:
-        """Is something read or written along an outer loop, whose number is `self.tile` then?"""
+        """Is something read or written along an outer loop?  A tile has that loop and the lanes."""
         plan = self.plan
         if not config.tiling or not plan.is_pointwise or self.writer.has_scatter:
             return False
@@ -372,30 +373,23 @@ class Tiles(Plain):
         self.before: list[Statement] = []
         self.after: list[Statement] = []  # what is computed in a tile
         indices = [index for body in plan.bodies.values() for index in body.indices]
-        for self.tile, size in enumerate(plan.outer):
-            is_large = min(hint(size, 0), hint(plan.inner[-1], 0)) >= FEWEST
-            if is_large and any(map(self.is_transposed, indices)):
+        sizes = dict(zip(plan.x, plan.outer))
+        for row in plan.x:
+            self.loops = {row: sizes[row], plan.r[-1]: plan.inner[-1]}
+            if all(map(self.has_tiles, self.loops.values())) and any(
+                map(self.is_transposed, indices)
+            ):
                 return True
         return False
 
+    def has_tiles(self, size: Size) -> bool:
+        is_long = isinstance(size, int) and size >= FEWEST
+        return is_long and not (self.writer.overwrites and size % min(TILE, size))
+
     def is_transposed(self, index: sympy.Expr) -> bool:
         """Does the access step by one along the outer loop, and further along the lanes?"""
-        row, lane = self.plan.x[self.tile], self.plan.r[-1]
-        if is_indirect(index):
-            return False
-        return stride_of(index, row) == 1 and stride_of(index, lane) not in (0, 1)
-
-    @property
-    def loops_of_tile(self) -> list[tuple[sympy.Symbol, Size]]:
-        plan = self.plan
-        return [(plan.x[self.tile], plan.outer[self.tile]), (plan.r[-1], plan.inner[-1])]
-
-    def count(self, variable: sympy.Symbol, size: Size) -> Bound:
-        """How many iterations of a loop a tile has.  The last tile begins early enough to be whole,
-        if its elements may be computed again."""
-        if isinstance(size, int) and size >= TILE and not (size % TILE and self.writer.overwrites):
-            return TILE
-        return f"{variable}_count"
+        row, lane = [stride_of(index, loop) for loop in self.loops]
+        return row == 1 and lane not in (0, 1) and not is_indirect(index)
 
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The place in a tile of what is read or written along the outer loop."""
@@ -406,43 +400,40 @@ class Tiles(Plain):
             tile = self.tiles[name, index] = f"tile{len(self.tiles)}"
             c_type = memory_type(writer.buffers[name].layout.dtype)
             self.before.append(Line(f"{c_type} {tile}[{TILE}][{TILE}];"))
-            start = {v: writer.position(f"{v}_tile") for v, _ in self.loops_of_tile}
+            start = {v: writer.position(f"{v}_tile") for v in self.loops}
             memory = f"&{super().element(name, index.xreplace(start), written)}"
             step = writer.index(stride_of(index, self.plan.r[-1]))
-            columns, rows = [self.count(*loop) for loop in self.loops_of_tile]
-            text = f"{memory}, {step}, *{tile}, {TILE}, {rows}, {columns}"
-            if written:
-                text = f"*{tile}, {TILE}, {memory}, {step}, {columns}, {rows}"
-            (self.after if written else self.before).append(Line(f"mini::transpose({text});"))
+            columns, rows = self.counts
+            ends = [f"{memory}, {step}, {rows}", f"*{tile}, {TILE}, {columns}"]
+            copy = Line(f"mini::transpose({', '.join(ends[::-1] if written else ends)});")
+            (self.after if written else self.before).append(copy)
         return f"{self.tiles[name, index]}[i][k]"
+
+    @property
+    def counts(self) -> list[int]:
+        """How many iterations of the two loops a tile has."""
+        return [min(TILE, size) for size in self.loops.values()]
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
-        return self.along("k", 0, self.count(*self.loops_of_tile[1]), [self.place(1, "k"), *body])
-
-    def place(self, loop: int, counter: str) -> Line:
-        variable, _ = self.loops_of_tile[loop]
-        return tile_line(f"{variable}", f"{variable}_tile + {counter}")
+        return self.along("k", 0, self.counts[1], [place(self.plan.r[-1], "k"), *body])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
-        loops = [loop for k, loop in enumerate(self.outer_loops()) if k != self.tile]
+        row, _ = self.loops
+        self.writer.reads_again = True
+        loops = [loop for loop in self.outer_loops() if loop[0] != row]
         lines: list[Statement] = []
-        for variable, size in self.loops_of_tile:
-            first, block, end = f"{variable}_tile", f"{variable}_block", self.writer.size(size)
-            loops.append((block, 0, end, TILE))
-            count = self.count(variable, size)
-            if count == TILE:
-                lines.append(bound(first, block, f"{end} - {TILE}"))
-                self.writer.reads_again = True
-            else:
-                lines += [tile_line(first, block), bound(count, TILE, f"{end} - {first}")]
-        rows = nest([self.place(0, "i"), *body], [("i", 0, self.count(*self.loops_of_tile[0]))])
+        for (loop, size), count in zip(self.loops.items(), self.counts):
+            loops.append((f"{loop}_block", 0, size, count))
+            lines.append(bound(f"{loop}_tile", f"{loop}_block", size - count))
+        rows = nest([place(row, "i"), *body], [("i", 0, self.counts[0])])
         return nest([*lines, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
 
 
-def tile_line(name: str, value: str) -> Line:
-    return Line(f"const int64_t {name} = {value};", origin="which elements a tile has")
+def place(loop: sympy.Symbol, counter: str) -> Line:
+    text = f"const int64_t {loop} = {loop}_tile + {counter};"
+    return Line(text, origin="which element of a tile comes next")
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
