@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import stride_of
+from ...ir.dependencies import Instruction, stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -120,7 +120,7 @@ class CppKernelWriter(CppExpressions):
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
-        self.tables: list[tuple[sympy.Symbol, TableScope]] = []
+        self.tables: list[tuple[list[tuple], TableScope]] = []  # and their loops
         self.table_of = {}
         self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
@@ -171,10 +171,15 @@ class CppKernelWriter(CppExpressions):
         looks_up = any(i.op == "indirect_indexing" for i in found)
         self.only_mixes |= looks_up and variable in self.plan.r
         if looks_up or any(price(i.op) > 1 for i in found):
-            table = TableScope(self.outside, f"[{variable}]", size)
-            self.tables.append((variable, table))
-            self.table_of.update(dict.fromkeys(map(id, found), table))
-            self.outside = CppScope(table)
+            self.add_table({variable: size}, found)
+
+    def add_table(self, loops: dict[sympy.Symbol, Any], found: Iterable[Instruction]) -> None:
+        """The instructions depend on these loops (variables and sizes) only."""
+        place, sizes = ("".join(f"[{one}]" for one in part) for part in (loops, loops.values()))
+        table = TableScope(self.outside, place, sizes)
+        self.tables.append(([(v, 0, size) for v, size in loops.items()], table))
+        self.table_of.update(dict.fromkeys(map(id, found), table))
+        self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
@@ -205,10 +210,9 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        for variable, table in reversed(self.tables):
-            pragma = Pragma(simd=config.vectorize)
-            fill = self.vector_loop(variable, 0, table.count, table.lines, pragma)
-            loops = [*table.arrays, *fill, *loops]
+        for (*around, last), table in reversed(self.tables):
+            fill = self.vector_loop(*last, table.lines, Pragma(simd=config.vectorize))
+            loops = [*table.arrays, *nest(fill, around), *loops]
         return self.function([*self.constants.lines, *loops] if self.tables else loops)
 
     def function(self, lines: list[Statement]) -> Kernel:

@@ -163,42 +163,23 @@ class Rows(Plain):
             # else one value per row (a mean, a weight): read once either way
             if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
-        self.packed: dict[str, str] = {}  # element -> that of a copy
-        self.packing: list[Statement] = []
         return sum(self.direction(access.index) for access in reads) > 0
 
     def direction(self, index: sympy.Expr) -> int:
         """1: memory, or a copy of it, runs along the columns; -1: along the rows."""
         last = self.plan.x[-1], self.plan.r[-1]
         column, row = (int_or_none(stride_of(index, v)) for v in last)
-        if column == 1 or self.is_packed(index):
-            return row != 1 or column != 1
-        return -(row == 1 and column != 0)
+        if self.is_packed(index):
+            return 1
+        return (column == 1 and row != 1) - (row == 1 and column not in (0, 1))
 
     def is_packed(self, index: sympy.Expr) -> bool:
-        """Are the same short rows read many times?"""
-        plan = self.plan
-        is_small = longest(plan.outer[-1] * math.prod(plan.inner)) <= MOST_PACKED
-        is_read_again = plan.inner_count <= ROWS_CHUNK and estimate(plan.outer[:-1]) >= 8
-        is_same = index.free_symbols == {plan.x[-1], *plan.r}
-        return is_small and is_read_again and is_same and stride_of(index, plan.x[-1]) != 1
-
-    def element(self, name: str, index: sympy.Expr, written: bool) -> str:
-        """Packed rows are read in a copy, whose last axis is that of the columns."""
-        writer, plan, element = self.writer, self.plan, super().element(name, index, written)
-        if written or writer.scope.is_mask or not self.is_packed(index):
-            return element
-        if element not in self.packed:
-            loops = [
-                (v, 0, n) for v, n in zip([*plan.r, plan.x[-1]], [*plan.inner, plan.outer[-1]])
-            ]
-            array = f"packed{len(self.packed)}"
-            self.packed[element] = array + "".join(f"[{v}]" for v, _, _ in loops)
-            c_type = memory_type(writer.buffers[name].layout.dtype)
-            declared = f"{c_type} {array}{''.join(f'[{n}]' for _, _, n in loops)};"
-            copy = Line(f"{self.packed[element]} = {element};")
-            self.packing += [Line(declared), *nest([copy], loops)]
-        return self.packed[element]
+        """Are the same short rows read many times?  Then a copy of them lies along the columns."""
+        *around, columns = self.plan.outer
+        rows, last = self.plan.inner[-1], (self.plan.x[-1], self.plan.r[-1])
+        is_small = longest(rows * columns) <= MOST_PACKED and rows <= columns
+        is_same = index.free_symbols == set(last) and estimate(around) >= 8
+        return is_small and is_same and stride_of(index, last[0]) != 1
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -221,6 +202,11 @@ class Rows(Plain):
 
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.plan
+        instructions = [i for body in plan.bodies.values() for i in body.instructions]
+        packed = [i for i in instructions if i.op == "load" and self.is_packed(i.args[1])]
+        if packed:
+            sizes = {plan.r[-1]: plan.inner[-1], plan.x[-1]: plan.outer[-1]}
+            writer.add_table(sizes, packed)
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         self.is_whole = size == self.block_width
@@ -251,7 +237,7 @@ class Rows(Plain):
         loops = self.outer_loops()[:-1]
         threads = self.threads(len(loops) + (not self.is_whole))
         if loops or self.is_whole:
-            return [*self.packing, *nest(body, loops, threads)]
+            return nest(body, loops, threads)
         [blocks] = body
         assert isinstance(blocks, Loop)
         blocks.pragma = threads
@@ -296,7 +282,7 @@ class Rows(Plain):
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
         once = writer.outside.beside()  # the same in all rows and columns
-        table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
+        table = TableScope(once, self.at, f"[{self.block_width}]")  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
