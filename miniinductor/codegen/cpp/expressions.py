@@ -167,7 +167,7 @@ class CppExpressions(OpsHandler):
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
     overwrites: bool  # may it write over what it reads?
-    rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
+    bits: dict[str, str]  # a float that fewer bits hold -> these, read or made of a wider float
     reruns: bool  # may the kernel run twice, first with fast forms?
 
     # -- names
@@ -249,7 +249,7 @@ class CppExpressions(OpsHandler):
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
             value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide)
-            self.rounded[value.text] = wide.text
+            self.bits[value.text] = f"mini::to_{SMALL_FLOATS[dtype]}({wide})"
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)

@@ -85,7 +85,6 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
-MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
@@ -113,16 +112,13 @@ class CppKernelWriter(CppExpressions):
         self.read: list[str] = []
         self.reruns = False  # may it run twice, first with fast forms of some functions?
         self.reads_again = False  # may it read an element again, after results have been written?
-        self.rounded = {}
-        # a float that was read from fewer bits, and their type -> where they lie
-        self.elements: dict[tuple[str, torch.dtype], str] = {}
+        self.bits = {}
         self.has_scatter = bool(group.targets)
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[list[tuple], TableScope]] = []  # and their loops
         self.table_of = {}
-        self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
         # stores of accumulators, to be written after their loop
@@ -161,23 +157,19 @@ class CppKernelWriter(CppExpressions):
         if self.tables:
             constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
-        rest = [i for body in bodies for i in body.walk() if id(i) not in self.table_of]
-        self.only_mixes = self.only_mixes and all(i.op in MIXING for i in rest)
 
     def plan_table(self, variable: sympy.Symbol, size: int) -> None:
         found = [
             i for body in self.plan.bodies.values() for i in body.depending_only_on([variable])
         ]
-        looks_up = any(i.op == "indirect_indexing" for i in found)
-        self.only_mixes |= looks_up and variable in self.plan.r
-        if looks_up or any(price(i.op) > 1 for i in found):
-            self.add_table({variable: size}, found)
+        if any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found):
+            self.add_table([(variable, 0, size)], found)
 
-    def add_table(self, loops: dict[sympy.Symbol, Any], found: Iterable[Instruction]) -> None:
-        """The instructions depend on these loops (variables and sizes) only."""
-        place, sizes = ("".join(f"[{one}]" for one in part) for part in (loops, loops.values()))
+    def add_table(self, loops: list[tuple], found: Iterable[Instruction]) -> None:
+        """Compute once what the instructions say, which depends on these loops only."""
+        place, sizes = ("".join(f"[{loop[k]}]" for loop in loops) for k in (0, 2))
         table = TableScope(self.outside, place, sizes)
-        self.tables.append(([(v, 0, size) for v, size in loops.items()], table))
+        self.tables.append((loops, table))
         self.table_of.update(dict.fromkeys(map(id, found), table))
         self.outside = CppScope(table)
 
@@ -311,7 +303,7 @@ class CppKernelWriter(CppExpressions):
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too.
         Whether vectors of looked-up elements pay, the compiler knows of its processor; of
         choices it would make branches."""
-        if not config.vectorize or not self.lanes_are_free() or self.only_mixes:
+        if not config.vectorize or not self.lanes_are_free():
             return None
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
@@ -364,7 +356,7 @@ class CppKernelWriter(CppExpressions):
         element = self.layout.element(name, index, False)
         value = self.temporary(as_computed(element, dtype), dtype, inner)
         if dtype in SMALL_FLOATS and not self.overwrites:
-            self.elements[value.text, dtype] = element
+            self.bits[value.text] = element
         return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -383,15 +375,12 @@ class CppKernelWriter(CppExpressions):
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target, new = self.layout.element(name, index, True), value.text
-        if dtype in SMALL_FLOATS and not mode:
-            new = self.rounded.get(new, new)
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        if (new, dtype) in self.elements:  # a copy
-            new, self.reads_again = self.elements[new, dtype], True
-        elif dtype in SMALL_FLOATS:
-            new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
+        if dtype in SMALL_FLOATS:
+            self.reads_again |= len(self.stored) > 1  # if it copies an element
+            new = self.bits.get(new, f"mini::to_{SMALL_FLOATS[dtype]}({new})")
         self.scope.add(f"{target} = {new};")
 
     def note_scatter(self, index: sympy.Expr) -> None:

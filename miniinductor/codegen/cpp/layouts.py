@@ -169,17 +169,17 @@ class Rows(Plain):
         """1: memory, or a copy of it, runs along the columns; -1: along the rows."""
         last = self.plan.x[-1], self.plan.r[-1]
         column, row = (int_or_none(stride_of(index, v)) for v in last)
-        if self.is_packed(index):
-            return 1
-        return (column == 1 and row != 1) - (row == 1 and column not in (0, 1))
+        along_columns = column == 1 and row != 1
+        return self.is_packed(index) or along_columns - (row == 1 and column not in (0, 1))
 
     def is_packed(self, index: sympy.Expr) -> bool:
         """Are the same short rows read many times?  Then a copy of them lies along the columns."""
-        *around, columns = self.plan.outer
-        rows, last = self.plan.inner[-1], (self.plan.x[-1], self.plan.r[-1])
-        is_small = longest(rows * columns) <= MOST_PACKED and rows <= columns
-        is_same = index.free_symbols == set(last) and estimate(around) >= 8
-        return is_small and is_same and stride_of(index, last[0]) != 1
+        plan = self.plan
+        rows, columns, last = plan.inner[-1], plan.outer[-1], (plan.r[-1], plan.x[-1])
+        if index.free_symbols != set(last) or stride_of(index, last[1]) == 1:
+            return False
+        is_small = longest(rows * columns) <= MOST_PACKED
+        return is_small and rows <= columns <= plan.outer_count // 8
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -205,8 +205,8 @@ class Rows(Plain):
         instructions = [i for body in plan.bodies.values() for i in body.instructions]
         packed = [i for i in instructions if i.op == "load" and self.is_packed(i.args[1])]
         if packed:
-            sizes = {plan.r[-1]: plan.inner[-1], plan.x[-1]: plan.outer[-1]}
-            writer.add_table(sizes, packed)
+            loops = [(plan.r[-1], 0, plan.inner[-1]), (plan.x[-1], 0, plan.outer[-1])]
+            writer.add_table(loops, packed)
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         self.is_whole = size == self.block_width
@@ -355,20 +355,18 @@ class Tiles(Plain):
         plan = self.plan
         if not config.tiling or not plan.is_pointwise or self.writer.has_scatter:
             return False
-        self.tiles: dict[tuple[str, sympy.Expr], str] = {}  # element -> the tile with its copy
+        self.tiles: dict[str, str] = {}  # where it begins in memory -> its name
         self.before: list[Statement] = []
         self.after: list[Statement] = []  # what is computed in a tile
         indices = [index for body in plan.bodies.values() for index in body.indices]
-        sizes = dict(zip(plan.x, plan.outer))
-        for row in plan.x:
-            self.loops = {row: sizes[row], plan.r[-1]: plan.inner[-1]}
-            if all(map(self.has_tiles, self.loops.values())) and any(
-                map(self.is_transposed, indices)
-            ):
+        for row, size in zip(plan.x, plan.outer):
+            self.loops = {row: size, plan.r[-1]: plan.inner[-1]}
+            if all(map(self.is_cut, self.loops.values())) and any(map(self.is_transposed, indices)):
                 return True
         return False
 
-    def has_tiles(self, size: Size) -> bool:
+    def is_cut(self, size: Size) -> bool:
+        """Can a loop be cut into equal tiles?"""
         is_long = isinstance(size, int) and size >= FEWEST
         return is_long and not (self.writer.overwrites and size % min(TILE, size))
 
@@ -382,18 +380,18 @@ class Tiles(Plain):
         writer = self.writer
         if writer.scope.is_mask or not self.is_transposed(index):
             return super().element(name, index, written)
-        if (name, index) not in self.tiles:
-            tile = self.tiles[name, index] = f"tile{len(self.tiles)}"
+        start = {v: writer.position(f"{v}_tile") for v in self.loops}
+        memory = f"&{super().element(name, index.xreplace(start), written)}"
+        if memory not in self.tiles:
+            tile = self.tiles[memory] = f"tile{len(self.tiles)}"
             c_type = memory_type(writer.buffers[name].layout.dtype)
             self.before.append(Line(f"{c_type} {tile}[{TILE}][{TILE}];"))
-            start = {v: writer.position(f"{v}_tile") for v in self.loops}
-            memory = f"&{super().element(name, index.xreplace(start), written)}"
-            step = writer.index(stride_of(index, self.plan.r[-1]))
             columns, rows = self.counts
+            step = writer.index(stride_of(index, self.plan.r[-1]))
             ends = [f"{memory}, {step}, {rows}", f"*{tile}, {TILE}, {columns}"]
             copy = Line(f"mini::transpose({', '.join(ends[::-1] if written else ends)});")
             (self.after if written else self.before).append(copy)
-        return f"{self.tiles[name, index]}[i][k]"
+        return f"{self.tiles[memory]}[i][k]"
 
     @property
     def counts(self) -> list[int]:
