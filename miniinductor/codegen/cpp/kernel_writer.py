@@ -68,7 +68,7 @@ from .expressions import (
     compute_type,
     memory_type,
 )
-from .lanes import Plain
+from .lanes import Plain, longest
 from .layouts import LAYOUTS
 from .statements import (
     Bound,
@@ -148,22 +148,15 @@ class CppKernelWriter(CppExpressions):
     def plan_tables(self) -> None:
         """Plan tables: costly values that depend on one loop variable only are computed once."""
         plan, bodies = self.plan, self.plan.bodies.values()
-        loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
-        for v, n in zip(plan.x, plan.outer):
-            loops.append((v, n, plan.outer_count // max(1, estimate((n,)))))
-        for variable, size, times in loops:
-            if times >= 8 and isinstance(size, int) and size <= LONGEST_TABLE:
-                self.plan_table(variable, size)
+        for v, n in [*zip(plan.r[-1:], plan.inner[-1:]), *zip(plan.x, plan.outer)]:
+            times = plan.outer_count // (1 if v in plan.r else max(1, estimate((n,))))
+            found = [i for body in bodies for i in body.depending_only_on([v])]
+            is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
+            if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
+                self.add_table([(v, 0, n)], found)
         if self.tables:
             constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
-
-    def plan_table(self, variable: sympy.Symbol, size: int) -> None:
-        found = [
-            i for body in self.plan.bodies.values() for i in body.depending_only_on([variable])
-        ]
-        if any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found):
-            self.add_table([(variable, 0, size)], found)
 
     def add_table(self, loops: list[tuple], found: Iterable[Instruction]) -> None:
         """Compute once what the instructions say, which depends on these loops only."""
