@@ -560,7 +560,7 @@ LANES = {
     "pairs": (
         lambda x, c: torch.stack([x[..., ::2] * c - x[..., 1::2], x[..., 1::2] * c], -1).flatten(2),
         [(5, 9, 42), (9, 21)],
-        "not ?",
+        "out0[2*r0",
     ),
     "colours": (lambda x, m: x * m + 1, [(4, 25, 3), (3,)], "not r0<3"),
     "two of colours": (lambda x, m: (y := torch.exp(x * m), y - m), [(8, 25, 3), (3,)], None),
