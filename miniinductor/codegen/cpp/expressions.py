@@ -134,18 +134,18 @@ class TableScope(CppScope):
     """Values that depend on one loop variable only: each is an array, which is filled once before
     the loops.  Positions and weights of resampling are such, and the deviations of channels.
 
-    place: "[x0]", the element of an iteration; sizes: "[160]"."""
+    place: "[x0]", the element of an iteration."""
 
-    def __init__(self, parent: CppScope, place: str, sizes: str):
+    def __init__(self, parent: CppScope, place: str, count: int):
         super().__init__(parent)
-        self.place, self.sizes = place, sizes
+        self.place, self.count = place, count
         self.arrays: list[Statement] = []
 
     def temporary(self, expression: str, c_type: str) -> str:
         array = self.fresh("tmp")
         name = self.known[expression, c_type] = f"{array}{self.place}"
         self.makers[name] = [playing.value]
-        self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}{self.sizes};"))
+        self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
         self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
         return name
 
