@@ -31,17 +31,20 @@ thing each:
         }
         for (int64_t share = 0; share < 512; share++) { acc0 = acc0 + share0s[share]; }
 
-  * `Tiles`: transposed reads of a pointwise kernel are copied tile by tile, so that both sides use
-    whole cache lines.
+  * `Tiles`: what a pointwise kernel reads or writes along another loop than the lanes goes through
+    tiles, which change their axes in vector registers.
 
-        for (int64_t x0_tile = 0; x0_tile < 1024; x0_tile += 64) {
-            for (int64_t r0_tile = 0; r0_tile < 1024; r0_tile += 64) {
-                float tile0[64][64];
-                for (int64_t r0 = r0_tile; ...)
-                    for (int64_t x0 = x0_tile; ...)
-                        tile0[x0 - x0_tile][r0 - r0_tile] = in0[x0 + 1024*r0];
-                for (int64_t x0 = x0_tile; ...)
-                    for (int64_t r0 = r0_tile; ...) ... tile0[x0 - x0_tile][r0 - r0_tile]
+        for (int64_t x0_block = 0; x0_block < 1000; x0_block += 16) {
+            for (int64_t r0_block = 0; r0_block < 512; r0_block += 16) {
+                const int64_t x0_tile = mini::minimum<int64_t>(x0_block, 984);
+                const int64_t r0_tile = mini::minimum<int64_t>(r0_block, 496);
+                float tile0[16][16];
+                mini::transpose(&in0[x0_tile + 1000*r0_tile], 1000, 16, *tile0, 16, 16);
+                for (int64_t i = 0; i < 16; i++)
+                    for (int64_t k = 0; k < 16; k++) ... tile0[i][k]
+
+    Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
+    elements are read and written one by one.
 
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
 """
