@@ -572,7 +572,7 @@ LANES = {
     "pairs": (
         lambda x, c: torch.stack([x[..., ::2] * c - x[..., 1::2], x[..., 1::2] * c], -1).flatten(2),
         [(5, 9, 42), (9, 21)],
-        "not ?",
+        "out0[2*r0",
     ),
     "colours": (lambda x, m: x * m + 1, [(4, 25, 3), (3,)], "not r0<3"),
     "two of colours": (lambda x, m: (y := torch.exp(x * m), y - m), [(8, 25, 3), (3,)], None),
@@ -613,7 +613,7 @@ def test_what_only_the_lane_decides_is_computed_once():
     """Resampling looks its columns up in arrays that are filled before the outer loops."""
     x, resize = torch.randn(2, 3, 20, 24), lambda x: F.interpolate(x, (37, 41), mode="bilinear")
     before, loops = source_of(resize, x).split("for (int64_t x0", 1)
-    assert "to_integer" in before and "error |=" in before
+    assert "to_integer" in before
     assert "to_integer" not in loops[loops.index("for (int64_t r0") :]
     torch.testing.assert_close(minidynamo.compile(resize)(x), resize(x))
     outside = lambda x: x[:, (torch.arange(40) * 1.5).long()]  # noqa: E731

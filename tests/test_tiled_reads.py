@@ -1,4 +1,4 @@
-"""What a pointwise kernel reads along an outer loop (layouts.py): bits as eager's, whole lines.
+"""What a pointwise kernel reads or writes along an outer loop: bits as eager's, whole lines.
 
 Each program is arithmetic that IEEE determines, so eager's bits are the only right ones."""
 
@@ -15,6 +15,8 @@ PROGRAMS = {
     "transposed": lambda x: x.transpose(-1, -2) * 2 + x.reshape(x.transpose(-1, -2).shape),
     "dense": lambda x: x.contiguous() * 3 - 1,
     "flipped": lambda x: x.flip(2).contiguous() + x.contiguous(),
+    "shifted": lambda x: (x[..., 1:] * 2 - x[..., :-1]).contiguous(),
+    "copied": lambda x: (y := x.transpose(1, 3).contiguous(), y * 2)[0],
 }
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 SHAPES = [(2, 32, 56, 56), (1, 3, 70, 90), (2, 40, 19, 23), (1, 33, 17, 130)]
@@ -57,10 +59,19 @@ def test_bits_are_eagers(dtype, threads):
         assert torch.equal(one, eager)
 
 
-def test_lanes_that_lie_anywhere_are_copied_by_tiles():
+def test_lanes_that_lie_anywhere_go_through_tiles():
+    """Two reads that lie otherwise than the result: it is the result that is transposed."""
     x = torch.randn(2, 32, 56, 56).to(torch.bfloat16)
     last = x.contiguous(memory_format=torch.channels_last)
-    assert " tile0[" in kernel_of(PROGRAMS["rolled, dense"], last)[1]
+    assert "mini::transpose(&in0" in kernel_of(PROGRAMS["dense"], last)[1]
+    assert "mini::transpose(*tile0, 16, 16, &out0" in kernel_of(PROGRAMS["shifted"], last)[1]
+
+
+def test_copies_of_small_floats_keep_their_bits():
+    x = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(64, 1024)
+    for dtype in (torch.float16, torch.bfloat16):
+        found, source = kernel_of(lambda x: x.t().contiguous(), x.view(dtype))
+        assert torch.equal(found.view(torch.int16), x.t()) and "mini::to_float16" not in source
 
 
 def test_in_place_no_lane_is_computed_twice():

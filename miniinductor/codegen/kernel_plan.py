@@ -32,11 +32,12 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..ir.dependencies import LoopBody, loop_variables, merge_loops
+from ..ir.dependencies import LoopBody, loop_variables, merge_loops, stride_of
 from ..schedule.nodes import Node
 from ..sizes.symbols import Size, estimate, hint
 
 SHORT, LANES_INSTEAD = (2, 3, 4), 16  # iterations of a loop that is unrolled, and around it
+FEWEST = 8  # iterations of a loop that gets the lanes instead
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
 
@@ -131,6 +132,18 @@ def decides_by_last_loop(body: LoopBody) -> bool:
     fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
     masks = {i.args[0] for i in body.walk() if i.op == "masked"}
     return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
+
+
+def lanes_along_memory(bodies: Sequence[LoopBody]) -> list[LoopBody]:
+    """The bodies with that loop as the last one along which the fewest accesses take large steps.
+    Short loops stay where they are."""
+    *others, last = sizes = bodies[0].ranges()
+    indices = [index for body in bodies for index in body.indices]
+    lanes = min(
+        (last, *(loop for loop in reversed(others) if hint(sizes[loop], 0) >= FEWEST)),
+        key=lambda loop: sum(stride_of(index, loop) not in (0, 1) for index in indices),
+    )
+    return [body.with_loops([*(v for v in sizes if v != lanes), lanes]) for body in bodies]
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:

@@ -115,7 +115,7 @@ class Kernel:
     stored: list[str]  # names of the group whose values it writes to memory
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
-    reruns: bool = False  # it may run twice, and so read something after it has written a result
+    reads_again: bool = False  # may it read something after it has written a result?
     # what is known of each line of the source, see `Listing` in records.py
     about: list[About] = field(default_factory=list, compare=False, repr=False)
     launch: Any = None  # Triton: how many programs, and which block sizes to try

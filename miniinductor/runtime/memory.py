@@ -216,7 +216,7 @@ class MemoryPlan:
     def read_last(self, step: Step, name: str, nbytes: int, position: int) -> Occupied | None:
         """A buffer in the arena that the step reads, element by element and for the last time, as
         it makes `name`, which is as large; or None."""
-        if not config.in_place or not isinstance(step, KernelStep) or step.kernel.reruns:
+        if not config.in_place or not isinstance(step, KernelStep) or step.kernel.reads_again:
             return None
         taken = {self.in_arena.get(other) for other in step.made()}
         for old in self.arena:

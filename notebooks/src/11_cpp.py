@@ -221,7 +221,7 @@ Table(["", "relative error"], [(name, f"{error:.0e}") for name, error in errors.
 # ## Transposed access
 #
 # `x + y.t()` reads `y` down its columns. The processor fetches memory in cache lines of 16 float32
-# numbers, and a plain loop would use only one number of each line. So the generator first copies
+# numbers, and a plain loop would use only one number of each line. So the generator first transposes
 # small tiles:
 
 # %%
@@ -229,10 +229,11 @@ e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.ran
 e.kernels
 
 # %% [markdown]
-# The two outer loops go over the tiles. The first two loops inside them copy one tile of `y` into
-# `tile0`. They read `y` along its rows, so they use whole cache lines. The last two loops read from
-# `tile0`, where the next number is in the same cache line.
-# <!-- shows: has("float tile0[64][64]") -->
+# The two outer loops go over the tiles. `mini::transpose` reads 16 rows of `y`, of 16 numbers each:
+# whole cache lines. It interleaves them in vector registers until the rows are columns, and puts
+# them into `tile0`. The last two loops read from `tile0`, where the next number is in the same cache
+# line. 1000 is no multiple of 16: the last tile begins at 984 and computes some numbers again.
+# <!-- shows: has("float tile0[16][16]") -->
 #
 # ## How close to the limit of the machine?
 #

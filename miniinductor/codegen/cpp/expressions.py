@@ -24,7 +24,6 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -59,9 +58,6 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
-# on numbers that are known when the kernel is written
-FOLDED = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
-FOLDED |= {"eq": operator.eq, "ne": operator.ne, "logical_and": lambda a, b: a and b}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 
@@ -179,7 +175,7 @@ class CppExpressions(OpsHandler):
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
     has_scatter: bool
-    overwritten: Mapping[str, str]
+    overwrites: bool  # may it write over what it reads?
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
 
     # -- names
@@ -304,8 +300,6 @@ class CppExpressions(OpsHandler):
         return self.make("({}){}", dtype, compute_type(dtype), x)
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
-        if condition.number is not None:
-            return a if condition.number else b
         return self.make("{} ? {} : {}", a.dtype, condition, a, b)
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
@@ -347,8 +341,6 @@ class CppExpressions(OpsHandler):
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
             self.error_if(self.make("{} == 0", torch.bool, b), "ZERO_DIVISION")
-        if op in FOLDED and a.number is not None and b.number is not None:
-            return self.constant(FOLDED[op](a.number, b.number), dtype)
         if op in INFIX:
             return self.make("{} {} {}", dtype, a, INFIX[op], b)
         if op in LOGICAL:

@@ -50,7 +50,15 @@ from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
-from ..kernel_plan import PARALLEL_WORK, KernelPlan, can_unroll, estimate, plan_kernel, with_lanes
+from ..kernel_plan import (
+    PARALLEL_WORK,
+    KernelPlan,
+    can_unroll,
+    estimate,
+    lanes_along_memory,
+    plan_kernel,
+    with_lanes,
+)
 from .expressions import (
     SMALL_FLOATS,
     CppExpressions,
@@ -61,8 +69,8 @@ from .expressions import (
     compute_type,
     memory_type,
 )
-from .lanes import Plain
-from .layouts import LAYOUTS
+from .lanes import Plain, longest
+from .layouts import LAYOUTS, Tiles
 from .statements import (
     Bound,
     Line,
@@ -103,8 +111,10 @@ class CppKernelWriter(CppExpressions):
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
         self.stored: list[str] = []
         self.read: list[str] = []
+        self.reads_again = False  # may it read an element again, after results have been written?
         self.rounded = {}
         self.has_scatter = bool(group.targets)
+        self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
@@ -123,6 +133,8 @@ class CppKernelWriter(CppExpressions):
         bodies = list(plan.bodies.values())
         if plan.is_pointwise and can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
+        if plan.is_pointwise and plan.outer and config.tiling and not self.has_scatter:
+            bodies = lanes_along_memory(bodies)
         return with_lanes(plan, bodies) if plan.is_pointwise else plan
 
     def decide(self) -> None:
@@ -136,25 +148,18 @@ class CppKernelWriter(CppExpressions):
     def plan_tables(self) -> None:
         """Plan tables: costly values that depend on one loop variable only are computed once."""
         plan, bodies = self.plan, self.plan.bodies.values()
-        loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
-        for v, n in zip(plan.x, plan.outer):
-            loops.append((v, n, plan.outer_count // max(1, estimate((n,)))))
-        for variable, size, times in loops:
-            if times >= 8 and isinstance(size, int) and size <= LONGEST_TABLE:
-                self.plan_table(variable, size)
+        for v, n in [*zip(plan.r[-1:], plan.inner[-1:]), *zip(plan.x, plan.outer)]:
+            times = plan.outer_count // (1 if v in plan.r else max(1, estimate((n,))))
+            found = [i for body in bodies for i in body.depending_only_on([v])]
+            is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
+            if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
+                table = TableScope(self.outside, f"[{v}]", n)
+                self.tables.append((v, table))
+                self.table_of.update(dict.fromkeys(map(id, found), table))
+                self.outside = CppScope(table)
         if self.tables:
             constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
-
-    def plan_table(self, variable: sympy.Symbol, size: int) -> None:
-        found = [
-            i for body in self.plan.bodies.values() for i in body.depending_only_on([variable])
-        ]
-        if any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found):
-            table = TableScope(self.outside, f"[{variable}]", size)
-            self.tables.append((variable, table))
-            self.table_of.update(dict.fromkeys(map(id, found), table))
-            self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
@@ -218,6 +223,7 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
+            self.reads_again,
             about=listing.about,
         )
 
@@ -282,7 +288,7 @@ class CppKernelWriter(CppExpressions):
             return Pragma()
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
-        if plan.is_pointwise and self.parallel and is_long and not self.layout.is_tiled:
+        if plan.is_pointwise and self.parallel and is_long and type(self.layout) is Plain:
             return Pragma("parallel for", True, condition=self.threads_if)
         return Pragma(simd=True)
 
@@ -328,9 +334,12 @@ class CppKernelWriter(CppExpressions):
             return self.constant(0, dtype)  # it has no element; the check of the index raises
         if name not in (*self.stored, *self.read):
             self.read.append(name)
-        element = self.layout.element(name, index)
+        element = self.layout.element(name, index, False)
         wide = self.of_lanes("Widened", element, dtype, index) or as_computed(element, dtype)
         return self.temporary(wide, dtype, inner)
+
+    def of_lanes(self, *element: Any) -> str:
+        return "" if isinstance(self.layout, Tiles) else super().of_lanes(*element)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -347,12 +356,12 @@ class CppKernelWriter(CppExpressions):
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
-        target, new = f"{self.pointer(name, True)}[{self.index(index)}]", value.text
-        if dtype in SMALL_FLOATS and not mode:
-            new = self.rounded.get(new, new)
+        target, new = self.layout.element(name, index, True), value.text
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
+        elif dtype in SMALL_FLOATS:
+            new = self.rounded.get(new, new)
         wide = "" if mode else self.of_lanes("Narrowed", target, dtype, index)
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"

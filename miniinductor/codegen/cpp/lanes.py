@@ -48,7 +48,6 @@ class Plain:
     """Threads share the outer loops; the innermost loop runs over vector lanes."""
 
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    is_tiled = False  # are the outer loops cut into tiles?  Then threads do not share the lanes
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer, self.plan = writer, writer.plan
@@ -136,9 +135,9 @@ class Plain:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
-    def element(self, name: str, index: sympy.Expr) -> str:
-        """The text of the element of a buffer that is read."""
-        return f"{self.writer.pointer(name, False)}[{self.writer.index(index)}]"
+    def element(self, name: str, index: sympy.Expr, written: bool) -> str:
+        """The text of the element of a buffer that is read or written."""
+        return f"{self.writer.pointer(name, written)}[{self.writer.index(index)}]"
 
 
 # --- reductions -----------------------------------------------------------------------------------

@@ -31,17 +31,20 @@ thing each:
         }
         for (int64_t share = 0; share < 512; share++) { acc0 = acc0 + share0s[share]; }
 
-  * `Tiles`: transposed reads of a pointwise kernel are copied tile by tile, so that both sides use
-    whole cache lines.
+  * `Tiles`: what a pointwise kernel reads or writes along another loop than the lanes goes through
+    tiles, which change their axes in vector registers.
 
-        for (int64_t x0_tile = 0; x0_tile < 1024; x0_tile += 64) {
-            for (int64_t r0_tile = 0; r0_tile < 1024; r0_tile += 64) {
-                float tile0[64][64];
-                for (int64_t r0 = r0_tile; ...)
-                    for (int64_t x0 = x0_tile; ...)
-                        tile0[x0 - x0_tile][r0 - r0_tile] = in0[x0 + 1024*r0];
-                for (int64_t x0 = x0_tile; ...)
-                    for (int64_t r0 = r0_tile; ...) ... tile0[x0 - x0_tile][r0 - r0_tile]
+        for (int64_t x0_block = 0; x0_block < 1000; x0_block += 16) {
+            for (int64_t r0_block = 0; r0_block < 512; r0_block += 16) {
+                const int64_t x0_tile = mini::minimum<int64_t>(x0_block, 984);
+                const int64_t r0_tile = mini::minimum<int64_t>(r0_block, 496);
+                float tile0[16][16];
+                mini::transpose(&in0[x0_tile + 1000*r0_tile], 1000, 16, *tile0, 16, 16);
+                for (int64_t i = 0; i < 16; i++)
+                    for (int64_t k = 0; k < 16; k++) ... tile0[i][k]
+
+    Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
+    elements are read and written one by one.
 
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
 """
@@ -59,9 +62,9 @@ from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
-from ...sizes.symbols import estimate, hint
+from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
-from ..kernel_plan import PARALLEL_WORK
+from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .statements import Block, Bound, Line, Loop, Statement, Statements, nest
@@ -265,16 +268,12 @@ class Rows(Plain):
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
-        once = writer.outside.beside()  # the same in all rows and columns
-        table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
+        outside = writer.outside.beside()
+        table = TableScope(outside, self.at, self.block_width)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
             writer.table_of.update(dict.fromkeys(map(id, found), table))
-            same = [
-                id(i) for body in bodies for i in body.depending_only_on(plan.x[:-1], reads=True)
-            ]
-            writer.table_of.update(dict.fromkeys(same, once))
         before = CppScope(table)  # of the columns, in each row
         scope = self.own_scope((plan.x[-1],), before)
         for node in nodes:
@@ -290,7 +289,7 @@ class Rows(Plain):
         rows = self.all_rows(accumulators, columns)
         arrays = [line for a in accumulators for line in a.arrays(self.block_width)]
         tables = [*table.arrays, *self.along(*self.columns, table.lines)] if table.lines else []
-        return [*once.lines, *tables, *arrays, *rows]
+        return [*tables, *arrays, *rows]
 
     def all_rows(
         self, accumulators: "Sums", columns: "Callable[[Sums], list[Statement]]"
@@ -326,69 +325,82 @@ class Rows(Plain):
         return nest(chunk, [*around, (f"{row}_chunk", start, end, ROWS_CHUNK)])
 
 
-# --- transposed reads -----------------------------------------------------------------------------
-TILE = (64, 64)  # elements along the transposed loop, and along the lanes
-FEWEST = 8  # iterations of either loop
+# --- transposed reads and writes ------------------------------------------------------------------
+TILE = 16  # elements along the transposed loop, and along the lanes (mini::transpose knows it, too)
 
 
 class Tiles(Plain):
-    """Transposed reads of a pointwise kernel are copied tile by tile."""
-
-    is_tiled = True
+    """Transposed reads and writes of a pointwise kernel go through tiles.  The last tile of a loop
+    begins early enough to be as large as the others: some elements are computed twice."""
 
     def applies(self) -> bool:
-        """Is something read along an outer loop, whose number is `self.tile` then?"""
+        """Is something read or written along an outer loop?  A tile has that loop and the lanes."""
         plan = self.plan
-        if not config.tiling or not plan.is_pointwise or not plan.inner or self.writer.has_scatter:
+        if not config.tiling or not plan.is_pointwise or self.writer.has_scatter:
             return False
-        self.copies: dict[tuple[str, sympy.Expr], str] = {}  # element -> the tile with its copy
-        self.fill: list[Statement] = []
-        reads = [access.index for body in plan.bodies.values() for access in body.reads()]
-        for self.tile, size in enumerate(plan.outer):
-            is_large = min(hint(size, 0), hint(plan.inner[-1], 0)) >= FEWEST
-            if is_large and any(map(self.is_transposed, reads)):
+        self.tiles: dict[str, str] = {}  # where it begins in memory -> its name
+        self.before: list[Statement] = []
+        self.after: list[Statement] = []  # what is computed in a tile
+        indices = [index for body in plan.bodies.values() for index in body.indices]
+        for row, size in zip(plan.x, plan.outer):
+            self.loops = {row: size, plan.r[-1]: plan.inner[-1]}
+            if all(map(self.is_cut, self.loops.values())) and any(map(self.is_transposed, indices)):
                 return True
         return False
 
+    def is_cut(self, size: Size) -> bool:
+        """Can a loop be cut into equal tiles?"""
+        is_long = isinstance(size, int) and size >= FEWEST
+        return is_long and not (self.writer.overwrites and size % min(TILE, size))
+
     def is_transposed(self, index: sympy.Expr) -> bool:
-        """Does the read step by one along the outer loop, and further along the lanes?"""
-        row, lane = self.plan.x[self.tile], self.plan.r[-1]
-        if is_indirect(index):
-            return False
-        return stride_of(index, row) == 1 and stride_of(index, lane) not in (0, 1)
+        """Does the access step by one along the outer loop, and further along the lanes?"""
+        row, lane = [stride_of(index, loop) for loop in self.loops]
+        return row == 1 and lane not in (0, 1) and not is_indirect(index)
 
-    def loops_of_tile(self) -> list[tuple[sympy.Symbol, str, str]]:
-        return [(v, f"{v}_tile", f"{v}_end") for v in (self.plan.x[self.tile], self.plan.r[-1])]
+    def element(self, name: str, index: sympy.Expr, written: bool) -> str:
+        """The place in a tile of what is read or written along the outer loop."""
+        writer = self.writer
+        if writer.scope.is_mask or not self.is_transposed(index):
+            return super().element(name, index, written)
+        start = {v: writer.position(f"{v}_tile") for v in self.loops}
+        memory = f"&{super().element(name, index.xreplace(start), written)}"
+        if memory not in self.tiles:
+            tile = self.tiles[memory] = f"tile{len(self.tiles)}"
+            c_type = memory_type(writer.dtype_of(name))
+            self.before.append(Line(f"{c_type} {tile}[{TILE}][{TILE}];"))
+            columns, rows = self.counts
+            step = writer.index(stride_of(index, self.plan.r[-1]))
+            ends = [f"{memory}, {step}, {rows}", f"*{tile}, {TILE}, {columns}"]
+            copy = Line(f"mini::transpose({', '.join(ends[::-1] if written else ends)});")
+            (self.after if written else self.before).append(copy)
+        return f"{self.tiles[memory]}[i][k]"
 
-    def element(self, name: str, index: sympy.Expr) -> str:
-        """The place in a tile of what is read along the outer loop."""
-        element = super().element(name, index)
-        if self.writer.scope.is_mask or not self.is_transposed(index):
-            return element
-        row, lane = self.loops_of_tile()
-        place = f"[{row[0]} - {row[1]}][{lane[0]} - {lane[1]}]"
-        if (name, index) not in self.copies:
-            tile = self.copies[name, index] = f"tile{len(self.copies)}"
-            c_type = memory_type(self.writer.dtype_of(name))
-            self.fill.append(Line(f"{c_type} {tile}[{TILE[0]}][{TILE[1]}];"))
-            self.fill += nest([Line(f"{tile}{place} = {element};")], [lane, row])
-        return self.copies[name, index] + place
+    @property
+    def counts(self) -> list[int]:
+        """How many iterations of the two loops a tile has."""
+        return [min(TILE, size) for size in self.loops.values()]
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
-        return self.along(*self.loops_of_tile()[1], body)
+        return self.along("k", 0, self.counts[1], [place(self.plan.r[-1], "k"), *body])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
-        writer, plan = self.writer, self.plan
-        tiled = zip(self.loops_of_tile(), (plan.outer[self.tile], plan.inner[-1]), TILE)
-        ends: list[Statement] = []
-        loops = [loop for k, loop in enumerate(self.outer_loops()) if k != self.tile]
-        for (_, first, end), size, width in tiled:
-            ends.append(bound(end, f"{first} + {width}", writer.size(size)))
-            loops.append((first, 0, writer.size(size), width))
-        tile = [*ends, *self.fill, *nest(body, self.loops_of_tile()[:1])]
-        return nest(tile, loops, self.threads(len(loops)))
+        row, _ = self.loops
+        self.writer.reads_again = True
+        loops = [loop for loop in self.outer_loops() if loop[0] != row]
+        lines: list[Statement] = []
+        for (loop, size), count in zip(self.loops.items(), self.counts):
+            loops.append((f"{loop}_block", 0, size, count))
+            lines.append(bound(f"{loop}_tile", f"{loop}_block", size - count))
+        rows = nest([place(row, "i"), *body], [("i", 0, self.counts[0])])
+        return nest([*lines, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
+
+
+def place(loop: sympy.Symbol, counter: str) -> Line:
+    text = f"const int64_t {loop} = {loop}_tile + {counter};"
+    return Line(text, origin="which element of a tile comes next")
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked

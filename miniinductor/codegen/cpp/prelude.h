@@ -221,6 +221,16 @@ OF_LANES(max, maximum(a, b))
 OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
 
+// --- axes that change places ---------------------------------------------------------------------------------------------------
+// out[c][r] = in[r][c].  Up to 16 x 16 elements are interleaved, half with half, four times: gcc keeps them in vector registers.
+template <class T> OP void transpose(const T* in, int64_t in_step, int rows, T* out, int64_t out_step, int columns) {
+    T a[5][256];
+    for (int r = 0; r < rows; r++) for (int c = 0; c < columns; c++) a[0][16 * r + c] = in[r * in_step + c];
+    #pragma GCC unroll 4
+    for (int n = 0; n < 4; n++) for (int k = 0; k < 128; k++) a[n + 1][2 * k] = a[n][k], a[n + 1][2 * k + 1] = a[n][k + 128];
+    for (int c = 0; c < columns; c++) for (int r = 0; r < rows; r++) out[c * out_step + r] = a[4][16 * c + r];
+}
+
 // --- extremes and their places --------------------------------------------------------------------------------------------------
 // argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
 // Few groups of lanes have one beyond the best so far: only these are looked through.

@@ -163,7 +163,7 @@ class TritonKernelWriter(TritonExpressions):
             list(memory.stored),
             list(memory.read),
             summary(nodes, self.order),
-            reruns=self.reads_again(),
+            reads_again=self.reads_again(),
             launch=launch,
             about=[("", (), "what kernels import and call", "")] * before + listing.about,
         )
@@ -433,4 +433,4 @@ class TritonForeachWriter(TritonKernelWriter):
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         kernel = of_all_parts(super().kernel(code), self.parts)
-        return replace(kernel, reruns=len(kernel.stored) > 1)
+        return replace(kernel, reads_again=len(kernel.stored) > 1)
