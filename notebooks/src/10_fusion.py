@@ -459,9 +459,10 @@ check("10.4", fuse)
 # </details>
 # <details><summary>Hint: when</summary>
 #
-# Both need the same rows, compared as texts (`text_of`). From chapter 14 on a size may be a symbol, and two symbols
-# may be equal by chance. And the second may read only its own row of each buffer that the first writes:
-# the first places of the index must be those of the loop.
+# Both units must have the same rows. Compare the rows as texts, with `text_of`. From chapter 14 on
+# a size may be a symbol, and two symbols may be equal by chance. The second unit may read only its
+# own row of each buffer that the first writes: the first places of the index must be those of the
+# loop.
 #
 # </details>
 # <details><summary>Hint: cycles</summary>
@@ -472,8 +473,8 @@ check("10.4", fuse)
 # </details>
 # <details><summary>Hint: rounds</summary>
 #
-# After each fusion compare all pairs again: the new kernel shares other bytes. Put it anywhere in the list, then
-# sort: visit what a unit needs before the unit itself.
+# After each fusion compare all pairs again, because the new kernel may share more bytes with the
+# others. Put it anywhere in the list, then sort: visit what a unit needs before the unit itself.
 #
 # </details>
 
