@@ -287,7 +287,8 @@ pairs = [(5, 5), (6, 6), (6, 7), (8, 9)]
 print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)) for a, b in pairs], dynamic=True))
 
 # %% [markdown]
-# `EQUAL` is the guess. The third call proves it wrong, and its graph also fits the fourth.
+# The guard `EQUAL` states the assumption that both sizes are equal. In the third call the sizes
+# differ, so the guard fails. The new graph also fits the fourth call.
 # <!-- shows: has("EQUAL") and has("[1, 1, 2, 2]") -->
 #
 # ## What needs the number
@@ -632,7 +633,7 @@ check("14.4", count_graphs)
 # Return the answer of this call. The *fact* is the comparison that held: `s0 > 4`, or `not (s0 > 4)`.
 #
 # </details>
-# <details><summary>Hint: care</summary>
+# <details><summary>Hint: which comparisons are facts</summary>
 #
 # `n == n` is no fact: it holds for every size. `plain` turns a Size into a plain number, and its
 # caller relies on that number. So `plain` writes a fact, too: `s0 == 8`.
