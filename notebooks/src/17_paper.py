@@ -220,9 +220,9 @@ if run:
 recorded_table("h100_paper", report.unfinished, "rows without a right result, and why")
 
 # %% [markdown]
-# Most causes are the limit of time, which the method sets. The means leave such a model out for
-# both compilers. So they say nothing about the models that only one compiler finishes. Read this
-# list together with the means.
+# Most of these rows reached the time limit that we set for a row. The means leave such a model out
+# for both compilers. So they say nothing about the models that only one compiler finishes. Read
+# this list together with the means.
 # <!-- shows: count("not finished in") > 20 -->
 #
 # ## The price of capture
