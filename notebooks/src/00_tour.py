@@ -353,9 +353,10 @@ Code(without_comments(gelu.source), "cpp", f"{gelu.name}, of GPT-2")
 #
 # ## What does compiling cost?
 #
-# Compiling takes time, once. The table shows how long each stage of this compilation took. The row
-# `capture: backend` is the time for which minidynamo waits for miniinductor, so it contains all
-# rows that begin with `miniinductor`. (Chapters 08 to 13 explain these rows.)
+# Compiling takes time, but only in the first call. The table shows how long each stage of this
+# compilation took. The row `capture: backend` is the time for which minidynamo waits for
+# miniinductor, so it contains all rows that begin with `miniinductor`. (Chapters 08 to 13 explain
+# these rows.)
 
 # %% tags=["volatile"]
 g.times
