@@ -254,8 +254,8 @@ start = text.index("#  if PY_VERSION_HEX >= 0x030D0000")
 Code(text[start:text.index("#  endif", start) + 8], "c", "frame_hook.c, CPython 3.12 and 3.13")
 
 # %% [markdown]
-# `swap_code` is the whole trick. It gives the frame another code object and sets the instruction
-# pointer to the beginning of the new bytecode.
+# `swap_code` does the swap. It gives the frame another code object and sets the instruction pointer
+# to the beginning of the new bytecode.
 #
 # PyTorch does more: it builds a second frame (a "shadow frame") for the replacement code, copies
 # the arguments into it, and frees it afterwards. Our hook reuses the frame that exists. This is
