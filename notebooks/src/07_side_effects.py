@@ -189,9 +189,9 @@ minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).repl
 # ## Identity: one object, one variable
 #
 # A list that a program knows by two names must stay one list. So minidynamo keeps one variable for
-# each real object. The compiled code may rely on two inputs being one object, or being two. Then a
-# guard checks this. The next cell first passes the same list as both arguments, then two lists. The
-# counter at the end gives the reason for the recompilation:
+# each real object. The compiled code may rely on two inputs being one object, or being two objects.
+# In both cases a guard checks that. The next cell first passes the same list as both arguments,
+# then two lists. The counter at the end gives the reason for the recompilation:
 
 # %%
 def two_names(x, a, b):
