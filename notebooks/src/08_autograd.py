@@ -76,7 +76,7 @@ Table(["kept for backward", "shape", "bytes"], kept, "what eager keeps for sum(g
 # %% [markdown]
 # The first row is `x`, which is in memory anyway. The third tensor is the second one times 2, so
 # one multiplication would recompute it. Eager does not know that. A compiler that sees forward
-# *and* backward does.
+# *and* backward knows it.
 # <!-- shows: count("(4, 8)") == 3 and n("tanh(x @ w) * 2 ", 2) == 128 -->
 #
 # *The kitchen.* A cook who reads one line of the recipe at a time keeps every bowl, in case it is needed again. A cook who
