@@ -73,7 +73,7 @@ gpu()
 # read 32 scattered floats instead, 32 sectors move, and the warp throws 28 of each 32 bytes away.
 #
 # A GPU hides the distance to memory in three ways. Other warps run in the meantime. One thread has
-# several loads under way at once. Copies into shared memory run beside the arithmetic.
+# several loads under way at once. Copies into shared memory run at the same time as arithmetic.
 #
 # *The kitchen.* A hundred and thirty-two kitchens share one cellar. A porter brings crates of eight
 # bottles. If the 32 cooks of a team want 32 neighbouring bottles, four crates are enough. *Exactly:*
@@ -202,7 +202,8 @@ softmax_by_hand[(8,)](x, out, 1024, BLOCK=1024)             # a grid of 8 progra
 torch.allclose(out, torch.softmax(x, -1))
 
 # %% [markdown]
-# The result is eager's. A row of 1024 elements fills a tile of 1024 exactly. Not every row does.
+# The result is eager's. A row of 1024 elements fills a tile of 1024 exactly. Rows of other lengths
+# do not.
 # <!-- shows: has("True") -->
 #
 # ### Masks
@@ -767,8 +768,8 @@ check("12.4", sectors)
 # <details><summary>Hint: building</summary>
 #
 # `exec(compile(source, name, "exec"), variables)` runs the text. Triton reads the text again from
-# `linecache.cache[name]`. `variables["kernel"][(programs,)](*arguments, BLOCK=...)` is a call. `1 << (n - 1).bit_length()` is
-# the next power of two.
+# `linecache.cache[name]`. Call the kernel as `variables["kernel"][(programs,)](*arguments,
+# BLOCK=...)`. The next power of two is `1 << (n - 1).bit_length()`.
 #
 # </details>
 
