@@ -455,10 +455,10 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # candidate. An earlier version of our compiler timed the fused kernel against a library call that
 # is followed by a second kernel. PyTorch still does this (`torch/_inductor/select_algorithm.py`).
 #
-# Was the race worth it? These figures were *recorded* on the machine that the title names. (In
-# them, `c` is a whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs the
-# library's product and one kernel for the rest. When this was recorded, `max-autotune` also timed
-# the fused template against these two kernels:
+# Was it worth timing the template against the library? These figures were *recorded* on the machine
+# that the title names. (In them, `c` is a whole matrix.) Eager runs a library product, an addition
+# and a GELU. Ours runs the library's product and one kernel for the rest. When this was recorded,
+# `max-autotune` also timed the fused template against these two kernels:
 
 # %%
 from benchmarks.plots import recorded, where_recorded
