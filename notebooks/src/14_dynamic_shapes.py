@@ -276,9 +276,9 @@ print(counts, "- the third call broadcasts")
 #
 # **Equal sizes share a symbol.** Two dimensions of the same size probably mean the same thing: `x`
 # and its mask, `q` and `k`. They get one symbol, and a guard that they are equal. This is **duck
-# shaping**: if it looks like the same size, it is the same size. A shared symbol saves questions.
-# If a later call has different sizes, the guard fails, and the compiler compiles again without the
-# assumption:
+# shaping**: if it looks like the same size, it is the same size. With a shared symbol the compiler
+# asks fewer questions. If a later call has different sizes, the guard fails, and the compiler
+# compiles again without the assumption:
 
 # %%
 e = minidynamo.explain(lambda x, y: (x * 2, y * 3), dynamic=True)(torch.randn(5), torch.randn(5))
@@ -498,10 +498,10 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 # row has 768 elements here, and the symbol is nearly free.
 # <!-- shows: 0.9 < n("the symbol costs a factor of") < 1.15 -->
 #
-# Short rows, which this cell does not measure, pay more. The C++ compiler unrolls the loop over a
-# short row of known length; it cannot unroll a loop to `s1`. A symbol for the number of rows costs
-# less, because the outer loop would not be unrolled anyway. Python must also pass each symbol to
-# the kernel in every call.
+# A symbol costs more for short rows, which this cell does not measure. The C++ compiler unrolls the
+# loop over a short row of known length; it cannot unroll a loop to `s1`. A symbol for the number of
+# rows costs less, because the outer loop would not be unrolled anyway. Python must also pass each
+# symbol to the kernel in every call.
 #
 # ## Exercises
 #
