@@ -182,10 +182,10 @@ recorded_table("h100_paper", columns(report.speedups, ours=8, torch=9),
                "seconds of the first call: means", again=True)
 
 # %% [markdown]
-# Our first call takes less than a third of `torch.compile`'s time. A program pays it once. The next
-# figure shows the speedups of all models, one setting a column. The upper row has the models in
-# order of their speedup; the lower row counts the models with each speedup. The dotted line is the
-# paper's mean:
+# Our first call takes less than a third of `torch.compile`'s time. A program spends this time only
+# once. The next figure shows the speedups of all models, one setting a column. The upper row has
+# the models in order of their speedup; the lower row counts the models with each speedup. The
+# dotted line is the paper's mean:
 # <!-- shows: all(0.2 < n(f"{kind} all") / n(f"{kind} all", 1) < 1 / 3 for kind in ("inference fp32", "inference bf16", "training fp32", "training AMP")) -->
 
 # %% alt="For each column of the paper: the speedups of all models, sorted, ours and torch.compile's, with the paper's mean, and a histogram of them"
