@@ -323,7 +323,7 @@ Table(["", "", "ranks", "ms a step", "eager in the same rounds", "exposed", "fir
 
 # %% [markdown]
 # Every row is right. With DDP on two ranks, ours inside takes about half of eager's time. In pieces
-# it takes more.
+# the step takes longer than with one graph.
 # <!-- shows: not has("NO") and n("DDP    ours inside", 1) < 0.6 * n("DDP    ours inside", 2) and n("DDP    ours inside, in pieces", 1) > n("DDP    ours inside", 1) -->
 #
 # Tensor parallel weights are DTensors. `torch.compile` traces the operations of DTensors, and is
