@@ -517,8 +517,8 @@ check("05.4", counterexample)
 #
 # <details><summary>Hint: constants</summary>
 #
-# In Python `1 == 1.0 == True`, and `0.0 == -0.0`. In a program each of these values may give
-# another result.
+# In Python `1 == 1.0 == True`, and `0.0 == -0.0`. In a program each of these values may give a
+# different result.
 #
 # </details>
 # <details><summary>Hint: tensors</summary>
