@@ -564,9 +564,10 @@ check("06.4", best_break)
 # </details>
 # <details><summary>Hint for the curious: the resume function</summary>
 #
-# `machine.first` maps the id of a native instruction to the operation that it begins. The refused statement
-# starts at the *last* native instruction of `machine.pc`. Copy its instructions with `replace(ins, exc=None)`, because the
-# copy of a jump gets another target. Variables that the statement stores are locals of the rest, too.
+# `machine.first` maps the id of a native instruction to the operation that it begins. The refused
+# statement starts at the *last* native instruction of `machine.pc`. Copy its instructions with
+# `replace(ins, exc=None)`, because the copy of a jump gets a different target. Variables that the
+# statement stores are locals of the rest, too.
 #
 # </details>
 
