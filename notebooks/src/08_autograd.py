@@ -274,9 +274,9 @@ Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forwa
 # `mean`, which are small and come from reductions over all of `h`. `min-cut` saves such a result, because a second reduction costs more time than
 # its few bytes are worth.
 #
-# Every policy saves dropout's random numbers, as the mask (`bernoulli`) or
-# as the scaled mask that is multiplied with the data (`div`). If the backward graph drew them again, it would get another
-# mask, and compute the gradient of a different function.
+# Every policy saves dropout's random numbers, as the mask (`bernoulli`) or as the scaled mask that
+# is multiplied with the data (`div`). If the backward graph drew them again, it would get a
+# different mask, and compute the gradient of a different function.
 #
 # ## Around the two graphs
 #
