@@ -740,10 +740,10 @@ check("12.4", sectors)
 # %% [markdown]
 # ## Your own compiler: the same in Triton
 #
-# **The piece.** One program computes a row, and one vector holds all its columns. The writer of chapter
-# 11 writes the expressions, with other `forms`. You write the head of the kernel, one loop, a load, a
-# number, and the step from text to function. The check runs your kernel in Triton's interpreter. The
-# capstone trains on the CPU, so this piece is for the curious.
+# **The piece.** One program computes a row, and one vector holds all its columns. The writer of
+# chapter 11 writes the expressions, with different `forms`. You write the head of the kernel, one
+# loop, a load, a number, and the step from text to function. The check runs your kernel in Triton's
+# interpreter. The capstone trains on the CPU, so this piece is for the curious.
 #
 # <details><summary>Hint: rows</summary>
 #
