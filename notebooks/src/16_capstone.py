@@ -306,8 +306,8 @@ axis.legend();
 
 # %% [markdown]
 # The two curves coincide. Their values are not equal to the last bit: a fused kernel adds numbers
-# in another order, so it rounds differently. These differences grow over many steps. Both runs are
-# right.
+# in a different order, so it rounds differently. These differences grow over many steps. Both runs
+# are right.
 # <!-- general -->
 #
 # ## Time per step
