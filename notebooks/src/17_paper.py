@@ -72,7 +72,7 @@ print("computed in bfloat16:", is_right(torch.softmax(x.bfloat16(), -1), eager, 
 # %% [markdown]
 # The compiled result passes, and a result with fewer digits does not. The real `Judge` in
 # `benchmarks/paper/measure.py` also tests eager itself: some models draw random numbers, and some
-# give another result in each run.
+# give a different result in each run.
 # <!-- shows: has("compiled: True") and has("bfloat16: False") -->
 #
 # The models come from three groups: the libraries transformers and timm, and others. Their order
