@@ -259,8 +259,8 @@ ablation_bars(ablated, machine());
 # | vectorize | scalar inner loops: it adds `omp simd`, where GCC would decide alone | reductions, exp, erf |
 # | openmp | time, through the other cores | large tensors; not here, with one core |
 #
-# Some parts have no switch, because nothing could replace them: the generated guards, the C launcher, the
-# straight-line wrapper. The `tiny` row above shows their effect.
+# Some parts have no switch, because nothing could replace them: the generated guards, the launcher,
+# and the straight-line wrapper. The `tiny` row above shows their effect.
 #
 # Training adds a decision of its own: the cut between forward and backward graph (notebook 08). The next
 # table compares three policies for the cut:
