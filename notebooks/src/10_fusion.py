@@ -232,7 +232,7 @@ import time
 
 from benchmarks.runner import interleave, keep_freed_memory
 
-torch.set_num_threads(1)                # neighbours disturb one core least
+torch.set_num_threads(1)                # other processes disturb one core least
 keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
 
 def layer_norm_gelu(x, w, b):
