@@ -497,7 +497,7 @@ check("11.1", TinyCppOnce)
 
 # %% tags=["exercise"]
 class TinyCppNan(TinyCppBase):
-    """maximum goes as torch.maximum does."""
+    """maximum treats NaN as torch.maximum does."""
     ### BEGIN SOLUTION instead of pass
     def maximum(self, a, b):
         return self.line(f"{a} != {a} || {a} > {b} ? {a} : {b}")
