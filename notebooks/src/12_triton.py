@@ -87,7 +87,7 @@ gpu()
 
 # %%
 def sectors(addresses, size=32):
-    """Sectors that one load instruction of a warp touches; the byte address of each thread that takes part."""
+    """How many sectors one load instruction touches; addresses: one byte address for each thread that takes part."""
     return len({address // size for address in addresses})
 
 rows, columns, warp = 32, 1000, range(32)
