@@ -97,7 +97,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
 # fresh memory:
 
 # %% tags=["volatile"]
-torch.set_num_threads(1)                # here and below: neighbours disturb one core least
+torch.set_num_threads(1)                # other processes disturb one core least
 size = 16 << 20
 old = torch.empty(size)
 timings = interleave({"write into kept memory": lambda: old.fill_(1.0),
@@ -498,7 +498,7 @@ print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} time
 
 # %% tags=["support"]
 class Stream:
-    """launch(kernel, *tensors): runs it, or, while capturing, only writes it down.  replay(): all of that, again."""
+    """launch(kernel, *tensors) runs the kernel; while capturing it only records it.  replay() runs the record."""
 
     def __init__(self):
         self.capturing, self.log = False, []
