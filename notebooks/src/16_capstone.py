@@ -39,7 +39,7 @@ import miniinductor
 from minidynamo.explain import Code, Table
 
 torch.manual_seed(0)
-# a model this small gains nothing from more; elsewhere leave it alone
+# a model this small gains nothing from more threads
 torch.set_num_threads(1)
 
 # %% [markdown]
