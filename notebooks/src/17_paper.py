@@ -148,7 +148,7 @@ def recorded_table(name, make, title, again=False):
     return Table(head, cells, title)
 
 def columns(make, names=2, **wanted):
-    """`make`, with some columns only: {its new name: its number}. A row is named by the first ones."""
+    """`make` with some columns only, {new name: number}; the first columns name a row."""
     def narrow(run):
         _, cells = make(run)
         rows = [(" ".join(row[:names]), *(row[n] for n in wanted.values())) for row in cells]
