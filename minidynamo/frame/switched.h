@@ -1,7 +1,7 @@
 /* Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread.
  *
- * In:   a function and a callback, or None.   Out: an object that is called like the function; that costs tens of
- *       nanoseconds beside the call of fn.
+ * In:   a function and a callback, or None.   Out: an object that is called like the function;
+ *       that costs tens of nanoseconds beside the call of fn.
  *
  * A part of frame_hook.c.
  */
@@ -17,7 +17,8 @@ static PyObject *
 switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Switched *s = (Switched *)self;
-    PyObject *old = callback;               /* its reference stays with us while another is installed */
+    /* its reference stays with us while another is installed */
+    PyObject *old = callback;
     if (old == s->cb)
         return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
     Py_INCREF(s);
@@ -87,7 +88,8 @@ get_of_function(PyObject *self, void *name)
 static int
 set_of_function(PyObject *self, PyObject *value, void *name)
 {
-    return PyObject_SetAttrString(((Switched *)self)->fn, name, value);     /* value NULL: deletes it */
+    /* value NULL: deletes it */
+    return PyObject_SetAttrString(((Switched *)self)->fn, name, value);
 }
 
 static PyMemberDef switched_members[] = {
@@ -107,7 +109,8 @@ static PyTypeObject SwitchedType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "minidynamo.frame._frame_hook.Switched",
     .tp_basicsize = sizeof(Switched),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC
+        | Py_TPFLAGS_BASETYPE,
     .tp_vectorcall_offset = offsetof(Switched, vectorcall),
     .tp_call = PyVectorcall_Call,
     .tp_dictoffset = offsetof(Switched, dict),

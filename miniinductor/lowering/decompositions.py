@@ -140,11 +140,14 @@ def _of_plain_floats(rule: Decomposition, known: Sequence = WIDE) -> Decompositi
     return checked
 
 
-for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split():
-    for _op in overloads(getattr(aten, _name)):
-        if _op in decomposition_table and not _op._schema.is_mutable:
-            _known = (*WIDE, *NARROW) if "xlog" in _name else WIDE  # of 16 bits: rounded once
-            register(OURS, _op, _of_plain_floats(decomposition_table[_op], _known))
+def _use_torchs_rules(names: str, known: Sequence) -> None:
+    for op in (op for name in names.split() for op in overloads(getattr(aten, name))):
+        if op in decomposition_table and not op._schema.is_mutable:
+            register(OURS, op, _of_plain_floats(decomposition_table[op], known))
+
+
+_use_torchs_rules("upsample_bicubic2d linspace logspace", WIDE)
+_use_torchs_rules("xlogy special_xlog1py", (*WIDE, *NARROW))  # 16 bits are rounded once
 
 
 def extreme(is_wanted: Callable, a: Tensor, b: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-/* Launches compiled Triton kernels from Python: `CudaKernel(...)(tensor_or_int, ..., stream)`, through the driver's cuLaunchKernel.
+/* Launches compiled Triton kernels from Python: `CudaKernel(...)(tensor_or_int, ..., stream)`,
+ * through the driver's cuLaunchKernel.
  *
  * Kernels are compiled for 16-byte aligned pointers; a call with another one goes to `unaligned`.
  * Mirrors: the static launchers of torch/_inductor.  Built without torch's or CUDA's headers.
@@ -28,8 +29,8 @@ static int argument(PyObject *object, void **result)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-typedef int (*launch_function)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                               void **, void **);
+typedef int (*launch_function)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                               unsigned, void *, void **, void **);
 static struct {
     launch_function launch;
     int (*load)(void **, const void *);
@@ -39,8 +40,9 @@ static struct {
     int (*set_current)(void *);
     int (*error_name)(int, const char **);
 } cuda;
-static const char *const cuda_names[] = {"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
-                                         "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuGetErrorName"};
+static const char *const cuda_names[] = {
+    "cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
+    "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuGetErrorName"};
 
 typedef struct {
     PyObject_HEAD
@@ -66,7 +68,8 @@ static int enter_context(int device)
     return error ? error : cuda.set_current(context);
 }
 
-static PyObject *cuda_kernel_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *keywords)
+static PyObject *cuda_kernel_call(PyObject *callable, PyObject *const *args, size_t flags,
+                                  PyObject *keywords)
 {
     CudaKernel *kernel = (CudaKernel *)callable;
     Py_ssize_t count = PyVectorcall_NARGS(flags) - 1;       /* the last one is the stream */
@@ -82,7 +85,8 @@ static PyObject *cuda_kernel_call(PyObject *callable, PyObject *const *args, siz
     if (bits & 15 && kernel->unaligned != Py_None)
         return PyObject_Vectorcall(kernel->unaligned, args, flags, keywords);
     if (argument(args[count], &stream) < 0) return NULL;
-    for (int i = 0; i < 2; i++) {       /* Triton's scratch buffers, which these kernels do not use */
+    /* Triton's scratch buffers, which these kernels do not use */
+    for (int i = 0; i < 2; i++) {
         pointers[count + i] = NULL;
         addresses[count + i] = &pointers[count + i];
     }
@@ -90,7 +94,8 @@ static PyObject *cuda_kernel_call(PyObject *callable, PyObject *const *args, siz
         int error = cuda.launch(kernel->function, kernel->programs, 1, 1, kernel->threads, 1, 1,
                                 kernel->shared, stream, addresses, NULL);
         if (!error) Py_RETURN_NONE;
-        if (try || (error = enter_context(kernel->device))) return cuda_error(error, PyUnicode_AsUTF8(kernel->name));
+        if (try || (error = enter_context(kernel->device)))
+            return cuda_error(error, PyUnicode_AsUTF8(kernel->name));
     }
 }
 
@@ -101,12 +106,15 @@ static PyObject *cuda_kernel_new(PyTypeObject *type, PyObject *args, PyObject *k
     unsigned programs, threads, shared;
     int device;
     PyObject *name, *unaligned;
-    if (!PyArg_ParseTuple(args, "KUiIIIO", &function, &name, &device, &programs, &threads, &shared, &unaligned)) return NULL;
+    if (!PyArg_ParseTuple(args, "KUiIIIO", &function, &name, &device, &programs, &threads, &shared,
+                          &unaligned))
+        return NULL;
     CudaKernel *self = (CudaKernel *)type->tp_alloc(type, 0);
     if (!self) return NULL;
-    *self = (CudaKernel){.ob_base = self->ob_base, .vectorcall = cuda_kernel_call, .function = (void *)(uintptr_t)function,
-                         .name = Py_NewRef(name), .unaligned = Py_NewRef(unaligned), .programs = programs, .threads = threads,
-                         .shared = shared, .device = device};
+    *self = (CudaKernel){.ob_base = self->ob_base, .vectorcall = cuda_kernel_call,
+                         .function = (void *)(uintptr_t)function, .name = Py_NewRef(name),
+                         .unaligned = Py_NewRef(unaligned), .programs = programs,
+                         .threads = threads, .shared = shared, .device = device};
     return (PyObject *)self;
 }
 
@@ -142,15 +150,17 @@ static PyObject *load_cubin(PyObject *self, PyObject *args)
         void **functions = (void **)&cuda;
         for (int i = 0; i < 7; i++) functions[i] = dlsym(library, cuda_names[i]);
     }
+    /* attribute 8: MAX_DYNAMIC_SHARED_SIZE_BYTES */
     if ((error = enter_context(device)) || (error = cuda.load(&module, code))
         || (error = cuda.function(&function, module, name))
-        || (shared > 48 << 10 && (error = cuda.attribute(function, 8, shared))))    /* MAX_DYNAMIC_SHARED_SIZE_BYTES */
+        || (shared > 48 << 10 && (error = cuda.attribute(function, 8, shared))))
         return cuda_error(error, name);
     return PyLong_FromVoidPtr(function);
 }
 
 static PyMethodDef methods[] = {
-    {"load_cubin", load_cubin, METH_VARARGS, "Load a compiled CUDA kernel; its function's address."},
+    {"load_cubin", load_cubin, METH_VARARGS,
+     "Load a compiled CUDA kernel; its function's address."},
     {NULL}
 };
 
