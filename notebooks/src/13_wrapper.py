@@ -479,9 +479,9 @@ print(f"one kernel behind the library's product instead of two: {ms['eager'] / m
 print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} times")
 
 # %% [markdown]
-# For this product the gain of the race is smaller than the quartiles, and the race took compile
-# time. The library's authors have tuned it for large square products. For other shapes a race may
-# gain more.
+# For this product the gain of the race between the two is smaller than the quartiles, and the race
+# took compile time. The authors of the library have tuned it for large square products. For other
+# shapes a race may gain more.
 # <!-- shows: n("two:") > 1.05 and abs(n("the race on top of that:") - 1) < 0.01 -->
 #
 # So we removed the race. Our compiler uses the template for results whose rows have an odd number
