@@ -441,11 +441,12 @@ class Counter(CountingBase):
 check("09.3", Counter)
 
 # %% [markdown]
-# **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a number. A view is
-# another loader: it changes the index and asks the first loader. Write `view(load, kind, *how)` for three
-# kinds. `"permute", order`: dimension `d` of the view is dimension `order[d]` of the source.
-# `"slice", dim, start, step`: as `x[start::step]` in one dimension. `"expand", dim`: the source has size 1 in that dimension,
-# and the view any size.
+# **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a
+# number. A view is another loader: it changes the index and asks the first loader. Write
+# `view(load, kind, *how)` for three kinds. `"permute", order`: dimension `d` of the view is
+# dimension `order[d]` of the source. `"slice", dim, start, step`: as `x[start::step]` in one
+# dimension. `"expand", dim`: the source has size 1 in that dimension, and the view may have any
+# size there.
 #
 # *Hints.* Return a function of the new index. With which index does it call `load`? For permute, write down where
 # place `d` of the new index goes.
