@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
+from miniinductor.codegen.triton.tile_plan import pointwise_configs
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +51,10 @@ def test_a_position_that_may_be_out_of_range_is_checked():
 
 
 def test_what_is_in_range_for_sure_is_not_checked():
-    """Places of a resampled image are integers, where floats give the same."""
-    x = torch.randn(2, 9, 12, 7)
-    for size in ((24, 14), (6, 7), (16, 21), (5, 3)):
+    """Places of a resampled image are integers where floats give the same, else clamped as eager's
+    are."""
+    x = torch.randn(2, 9, 112, 7)
+    for size in ((24, 14), (56, 7), (48, 21), (5, 3)):
         for mode in ("nearest", "bilinear"):
             text = check(lambda v: F.interpolate(v, size, mode=mode), x)
             assert "device_assert" not in text
@@ -60,6 +62,17 @@ def test_what_is_in_range_for_sure_is_not_checked():
     check(reflected, x.to(memory_format=torch.channels_last))
     wide = lambda v: ((torch.arange(1500) * 3_000_000) // 2 + v).long()  # noqa: E731
     assert "floordiv" in check(wide, torch.zeros(1500, dtype=torch.int64))
+
+
+def test_a_thread_reads_few_elements_that_lie_apart():
+    blocks = [pointwise_configs(442_368, is_apart)[0].block("x") for is_apart in (False, True)]
+    assert blocks == [512, 256]
+
+
+def test_a_row_that_all_x_share_is_reduced_once():
+    x, row = torch.randn(37, 100), torch.randn(100)
+    text = check(lambda x, r: F.cosine_similarity(x, r[None], -1), x, row, kernels=1)
+    assert "broadcast_to" not in text
 
 
 def test_rows_are_added_to_by_atomics_unless_sums_must_be_the_same_each_time():

@@ -31,6 +31,17 @@ def test_infinities(rank: int, how: dict) -> None:
     assert not any(r.backend_record.notes_of("runs eagerly") for r in records.frames)
 
 
+@pytest.mark.parametrize("scale", [1.1, 1.5, 2.1])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_scale_that_changes_no_size(scale: float, dynamic: bool) -> None:
+    """Eager's nearest pixels are those of the sizes: all of 8 for 1.1 times 8."""
+    f = lambda x: F.interpolate(x, scale_factor=scale) + 1  # noqa: E731
+    compiled = minidynamo.compile(f, dynamic=dynamic)
+    for size in (8, 30, 9):
+        x = torch.randn(1, 2, size, 3)
+        assert torch.equal(compiled(x), f(x))
+
+
 @pytest.mark.parametrize("rank", MODES)
 def test_gradients(rank: int) -> None:
     def gradient(function, size: int) -> torch.Tensor:

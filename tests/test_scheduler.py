@@ -71,23 +71,17 @@ def test_only_what_escapes_is_stored():
     assert len(record.kernels) == 1 and record.kernels[0].bytes_written == 2 * 64 * 3 * 4
 
 
-def test_independent_nodes_that_share_reads_fuse():
-    nodes, record = schedule(
-        lambda a: [exp(a), pointwise(ops.sin, a, realize=True)], torch.randn(9, 9)
-    )
-    assert len(nodes) == 1 and [d.category for d in record.fusions] == ["horizontal"]
-
-
-def test_two_reductions_of_one_tensor_fuse():
-    nodes, _ = schedule(lambda a: [reduce(a, "sum", [1]), reduce(a, "max", [1])], torch.randn(9, 9))
-    assert len(nodes) == 1
-
-
-def test_nothing_shared_nothing_fused():
-    nodes, record = schedule(
-        lambda a, b: [exp(a), reduce(b, "sum", [0])], torch.randn(9), torch.randn(9)
-    )
-    assert len(nodes) == 2 and record.fusions == []
+@pytest.mark.parametrize(
+    "function,kernels,categories",
+    [
+        (lambda a, b: [exp(a), pointwise(ops.sin, a, realize=True)], 1, ["horizontal"]),
+        (lambda a, b: [reduce(a, "sum", [1]), reduce(a, "max", [1])], 1, ["horizontal"]),
+        (lambda a, b: [exp(a), reduce(b, "sum", [0])], 2, []),
+    ],
+)
+def test_independent_nodes_fuse_if_they_share_reads(function, kernels, categories):
+    nodes, record = schedule(function, torch.randn(9, 9), torch.randn(9, 9))
+    assert len(nodes) == kernels and [d.category for d in record.fusions] == categories
 
 
 def test_shifted_reads_are_refused_with_the_two_elements():

@@ -46,11 +46,12 @@ NEAR = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # of eager's norm: dozens of
 
 def compiler_of(label: str, column: str) -> tuple[Callable, Callable[[], None]]:
     """(compile, forget what was compiled)."""
-    compile_it, forget = compilers(label == PEER)[label]
-    if label == PEER:  # this process compiles, as ours does: a pool for each model would only wait
-        import torch._inductor.config
+    # torch's fake tensors import torch._dynamo, too: in no one's first call, as in a warm process
+    import torch._inductor.config
 
-        torch._inductor.config.compile_threads = 1
+    compile_it, forget = compilers(label == PEER)[label]
+    # this process compiles (ours has processes for Triton): a pool for each model would only wait
+    torch._inductor.config.compile_threads = 1
     backend = "eager" if column == "capture" else "inductor"
     return functools.partial(compile_it, backend=backend), forget
 

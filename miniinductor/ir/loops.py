@@ -305,10 +305,10 @@ class TensorBox:
         self.eager: Layout | None = None
 
     @staticmethod
-    def stored(data: Any) -> "TensorBox":
+    def stored(data: Any, stride: Sequence[Size] | None = None) -> "TensorBox":
         """The value, realized at once: a reduction is never computed again in each of its users."""
         box = TensorBox(data)
-        box.realize()
+        box.realize(stride)
         return box
 
     def get_size(self) -> tuple[Size, ...]:

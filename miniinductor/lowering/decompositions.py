@@ -59,7 +59,6 @@ _adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d max_pool3d_with_indic
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
 KERNELS = """multilabel_margin_loss_forward max_unpool2d max_unpool3d index_fill take im2col
-std_mean
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 
 
@@ -341,7 +340,8 @@ def fused(tracer: Any, scores: Scores, product: Scores) -> Tensor | None:
     """softmax(scores) @ values by the kernel that the library chooses; None where that is not one
     of FlashAttention's kind, or a tensor was written since.  product: of softmax and values.
 
-    NaN where all scores of a row are -inf, as softmax has it: the library has 0."""
+    NaN where all scores of a row are -inf, as softmax has it: the library's kernels, cuDNN's too,
+    have 0."""
     is_late = scores.writes < product.writes or scores.q.dtype != product.k.dtype
     is_flat = {t.dim() for t in (scores.q, scores.k, product.k)} != {4}
     if is_late or is_flat or not scores.is_softmax:

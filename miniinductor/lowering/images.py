@@ -203,13 +203,21 @@ def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
 @decomposition(aten.upsample_nearest2d.default)
 def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
     """scales: as of `linear`."""
-    if any(same(n, 0) for n in output_size):
+    if is_forgotten(x, scales) or any(same(n, 0) for n in output_size):
         return NotImplemented
     rows, columns = (
-        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
+        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32).clamp(
+            0, x.shape[dim] - 1
+        )
         for dim, count, scale in zip((2, 3), output_size, (*scales, None, None))
     )
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
+
+
+def is_forgotten(x: Tensor, scales: Sequence[Any]) -> bool:
+    """Does eager's kernel take the sizes alone?  It may where 1.1 or 2.1 times a size is once or
+    twice that."""
+    return any(0 < scale % 1 * n < 1 for scale in scales if scale for n in x.shape[2:])
 
 
 def step_between(x: Tensor, dim: int, count: int, scale: float | None) -> Any:
@@ -262,7 +270,8 @@ def neighbours(
         step = step_between(x, dim, count, scale)
         exact = exact_place(place, step, 0.5, dtype)
         before = pixels(x, count, step, 0.5, dtype)
-    return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)
+    before, after = (t.clamp(0, size - 1) for t in (before, before + 1))
+    return before, after, (exact - before).clamp(0.0, 1.0)
 
 
 # --- the calls of a program -----------------------------------------------------------------------
@@ -304,10 +313,12 @@ def by_sizes(
 ) -> Any:
     """Linear resampling; NotImplemented for what else F.interpolate does."""
     kind = {3: "linear", 4: "bilinear", 5: "trilinear"}.get(input.dim())
-    if mode != kind or any(more) or any(named.values()):
-        return NotImplemented
     each = scale_factor if size is None else size
     each = list(each) if isinstance(each, (list, tuple)) else [each] * (input.dim() - 2)
+    if mode == "nearest" and size is None and is_forgotten(input, each):
+        raise CannotTrace("eager's nearest pixels may be those of the sizes alone")
+    if mode != kind or any(more) or any(named.values()):
+        return NotImplemented
     if size is not None:
         return linear(input, each, bool(align_corners))
     sizes = [math.trunc(n * float(scale)) for n, scale in zip(input.shape[2:], each)]

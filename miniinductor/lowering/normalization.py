@@ -21,7 +21,6 @@ from .reductions import moments
 from .registry import NARROW, aten
 
 Maybe = Tensor | None
-FEW_CHANNELS = 16  # of a group, side by side in memory: with fewer, eager's kernel is faster
 
 
 def normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -61,13 +60,37 @@ def group_norm(
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
-    is_short = not x.is_contiguous() and c // groups < FEW_CHANNELS  # runs in memory
-    if not recomputes(x.device) and (is_short or x.dtype is torch.float16):
+    is_last = not recomputes(x.device) and not x.is_contiguous()  # channels in memory
+    if is_last and x.dtype is torch.float16:
         return NotImplemented
-    out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps)
-    out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
+    form, shape = (n, groups, c // groups, hw), [1, groups, c // groups, 1]
+    if is_last and groups > 1:
+        out, mean, rstd = by_channels(upcast(x).reshape(form), weight, bias, shape, eps)
+    else:
+        out, mean, _, rstd = normalized(x.reshape(form), [2, 3], eps)
+        out = scaled(out, weight, bias, shape)
     kept = statistics_dtype(x, weight, bias, x.dtype)
-    return out.to(x.dtype), mean.reshape(n, groups).to(kept), rstd.reshape(n, groups).to(kept)
+    out = out.reshape(x.shape).to(x.dtype)
+    return out, mean.reshape(n, groups).to(kept), rstd.reshape(n, groups).to(kept)
+
+
+def by_channels(
+    x: Tensor, weight: Maybe, bias: Maybe, shape: Sequence[int], eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A group norm for lanes along channels, which lie side by side in memory: (result, mean,
+    1 / deviation).  The moments are those of each channel, then combined (Welford)."""
+    means, variances = moments(x, [3])
+    mean = means.mean(2, keepdim=True)
+    variance = (variances + (means - mean).square()).mean(2, keepdim=True)
+    rstd = torch.rsqrt(variance + eps)
+    scale = stored(scaled(rstd.expand_as(means), weight, None, shape))
+    shift = stored(scaled(-mean * scale, None, bias, shape))
+    return x * scale + shift, mean, rstd
+
+
+def stored(x: Tensor) -> Tensor:
+    """The same, a reduction of one element each: it is not computed again where it is used."""
+    return x.unsqueeze(-1).amax(-1)
 
 
 @decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)

@@ -27,11 +27,13 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..devices import recomputes
-from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox
+from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox, contiguous_strides
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
+from ..sizes.symbols import hint, same
 from ..sizes.symbols import size as as_size
 from .decompositions import decomposition, upcast
+from .extern import is_inlined
 from .pointwise import full, truth
 from .registry import (
     NARROW,
@@ -93,12 +95,23 @@ def reduce(
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:
         data = Reduction(x.device, produced, ranges, inner, reduced, kind, compute, origins=origins)
-        out = TensorBox.stored(data)
+        out = TensorBox.stored(data, as_in_memory(call, x, kept))
     if keepdim:
         out = with_ones(call, out, dims)
     if produced == result:
         return out
     return mapped(call, out, lambda v: cast(v, produced, result), result, x)
+
+
+def as_in_memory(call: Call, x: TensorBox, kept: Sequence[int]) -> Sequence[Size] | None:
+    """Strides of a result that only our kernels read: its dimensions lie as x has them in memory,
+    so that one loop runs through several."""
+    eager = x.eager
+    if eager is None or not all(map(is_inlined, call.node.users)):
+        return None
+    order = sorted(kept, key=lambda k: -hint(eager.stride[k], 0))
+    steps = dict(zip(order, contiguous_strides([x.get_size()[k] for k in order])))
+    return [steps[k] for k in kept]
 
 
 def written_out(inner: Callable[..., Value], reduced: Sequence[int], join: str) -> Loader:
@@ -272,6 +285,17 @@ def moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
     return mean, (x - mean).square().mean(dims, keepdim=True)
 
 
+def moments_in_one_pass(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    """`moments`, in float64, of numbers that have fewer digits.  They are those of the distances
+    to one of the numbers: that costs at most as many digits as the count of the numbers has."""
+    first = x
+    for dim in dims:
+        first = first.narrow(dim, 0, 1)
+    far = x.double() - first
+    mean = far.mean(dims, keepdim=True)
+    return first + mean, far.square().mean(dims, keepdim=True) - mean.square()
+
+
 def statistics(
     finish: Callable[[Tensor, Tensor], Any],
     x: Tensor,
@@ -280,22 +304,20 @@ def statistics(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    """finish(variance, mean).  On a CPU eager's mean of infinities depends on their order."""
+    """finish(variance, mean).  The mean of infinities may be NaN: their order decides, and eager's
+    kernel has another one."""
     is_gpu = recomputes(x.device)
-    is_left = finish is both if not is_gpu else finish is alone and correction == 0
+    is_left = is_gpu and finish is alone and correction == 0
     if is_left or not x.dtype.is_floating_point:
         return NotImplemented
     dims = dim or list(range(x.dim()))
     count = math.prod(x.shape[d] for d in dims)
     divisor = max(count - (1 if correction is None else correction), 0)
-    mean, variance = moments(upcast(x) if is_gpu else x.double(), dims)
+    is_wide = is_gpu or x.dtype is torch.float64 or same(count, 0)
+    mean, variance = (moments if is_wide else moments_in_one_pass)(upcast(x), dims)
     found = [variance * count / divisor, mean]
     found = finish(*[t if keepdim else t.squeeze(dims) for t in found])
     return pytree.tree_map(lambda t: t.to(x.dtype), found)
-
-
-def both(variance: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    return variance, mean
 
 
 def alone(variance: Tensor, mean: Tensor) -> Tensor:
@@ -305,6 +327,7 @@ def alone(variance: Tensor, mean: Tensor) -> Tensor:
 for _op, _finish in {
     aten.var.correction: alone,
     aten.std.correction: lambda variance, mean: variance.sqrt(),
-    aten.var_mean.correction: both,
+    aten.var_mean.correction: lambda variance, mean: (variance, mean),
+    aten.std_mean.correction: lambda variance, mean: (variance.sqrt(), mean),
 }.items():
     decomposition(_op)(functools.partial(statistics, _finish))

@@ -14,7 +14,6 @@ torch/_inductor/scheduler.py.
 """
 
 import functools
-import graphlib
 import heapq
 import math
 from collections.abc import Iterable, Sequence
@@ -179,6 +178,7 @@ class Schedule:
         self.overwritten: dict[str, str] = {}  # buffer -> the graph input whose memory it takes
         # every buffer by its name; inputs that are numbers, too
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        self.place = {b.name: i for i, b in enumerate(graph.operations)}
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
         # name -> names that come before: of eager kernels with an effect the one before it;
@@ -199,16 +199,14 @@ class Schedule:
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
         """Names whose makers run before `node`: what it reads, what `before` says of it, and of a
         scatter also who reads what its target held."""
-        names = node.read_names.union(
-            *[self.before[name] for name in node.names if name in self.before]
-        )
+        names = node.read_names.union(*[self.before.get(name, ()) for name in node.names])
         for target in getattr(node, "targets", ()):
             names.update(
                 other.names[0]
                 for other in nodes
                 if other is not node
                 and target in other.read_names
-                and not (set(node.names) & other.read_names)
+                and other.read_names.isdisjoint(node.names)
             )
         return names
 
@@ -216,19 +214,24 @@ class Schedule:
         self, nodes: Sequence[ScheduledNode], makers: Makers | None = None
     ) -> list[ScheduledNode]:
         """Data-flow order; among the ready ones, the original order."""
-        position = {b.name: i for i, b in enumerate(self.graph.operations)}
-        key = {
-            node: (max(position[name] for name in node.names), i) for i, node in enumerate(nodes)
-        }
-        sorter = graphlib.TopologicalSorter(makers or self.makers(nodes))
-        sorter.prepare()  # raises CycleError
+        makers = makers or self.makers(nodes)
+        waits = {node: len(before) for node, before in makers.items()}
+        users: dict[ScheduledNode, list] = {node: [] for node in nodes}
+        for node in nodes:
+            for maker in makers[node]:
+                users[maker].append(node)
         ready: list = []
         order: list = []
-        while sorter.is_active():
-            for node in sorter.get_ready():
-                heapq.heappush(ready, (key[node], node))
+        free = [node for node in nodes if not waits[node]]
+        while free or ready:
+            for node in free:  # (no two have a name in common, so that none are compared)
+                heapq.heappush(ready, (max(map(self.place.__getitem__, node.names)), node))
             order.append(heapq.heappop(ready)[1])
-            sorter.done(order[-1])
+            for node in users[order[-1]]:
+                waits[node] -= 1
+            free = [node for node in users[order[-1]] if not waits[node]]
+        if len(order) < len(nodes):
+            raise AssertionError("nodes that wait for each other")
         return order
 
 

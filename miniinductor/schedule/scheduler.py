@@ -72,7 +72,7 @@ class Scheduler:
         """A node for each operation whose result somebody uses, or that does more than compute."""
         wanted, kept = set(self.schedule.escaping), []
         for node in reversed([node_of(buffer) for buffer in self.graph.operations]):
-            if self.must_stay(node) or any(name in wanted for name in node.names):
+            if self.must_stay(node) or not wanted.isdisjoint(node.names):
                 wanted |= node.read_names
                 kept.append(node)
             else:
@@ -123,11 +123,11 @@ class Scheduler:
         fused: dict[ScheduledNode, Group] = {}
         intervals: list[tuple[int, int]] = []  # (first, last) ranks of the pairs that were fused
         for first, second, category, saved in self.candidates(nodes, decided):
-            low, high = sorted((self.rank[first], self.rank[second]))
+            low, high = self.rank[first], self.rank[second]
             if any(low <= b and a <= high for a, b in intervals):
                 continue
             try:
-                if any(self.reaches(a, b, makers) for a, b in ((first, second), (second, first))):
+                if self.reaches(first, second, makers):
                     raise Refused(
                         "another node between them needs one and feeds the other (a cycle)"
                     )
@@ -147,25 +147,24 @@ class Scheduler:
         return fused
 
     def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[list[Group]]:
-        """The groups that make or read a buffer, in their order, for each buffer."""
-        touching: dict[str, list] = {}
+        """The groups that make or read a buffer, in the order of `nodes`, for each buffer."""
+        touching: dict[str, list[Group]] = {}
         for node in nodes:
-            for name in [*node.names, *node.read_names]:
-                touching.setdefault(name, []).append(node)
-        made = {name for node in nodes for name in node.names}
-        for name, users in touching.items():
-            groups = sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
-            layout = self.buffers[name].layout  # None: of several results
-            if layout is not None and layout.numel == 1 and name not in made:
-                # a number, such as a learning rate, is no reason to fuse the kernels that read it
+            if isinstance(node, Group):
+                for name in node.touched():
+                    touching.setdefault(name, []).append(node)
+        for name, groups in touching.items():
+            # a number, such as a learning rate, is no reason to fuse the kernels that read it
+            is_given = name not in self.schedule.place
+            if is_given and self.buffers[name].layout.numel == 1:
                 groups = [group for group in groups if not group.full]
             yield groups
 
     def candidates(
         self, nodes: Sequence[ScheduledNode], decided: Mapping[Pair, FusionDecision]
     ) -> list[tuple[Group, Group, str, int]]:
-        """(first, second, category, bytes saved) of pairs that touch a common buffer and were not
-        `decided` in an earlier round.
+        """(first, second, category, bytes saved) of pairs, in the order of `nodes`, that touch a
+        common buffer and were not `decided` in an earlier round.
 
         Best score first: category, bytes saved, nearness."""
         pairs = {
@@ -179,14 +178,14 @@ class Scheduler:
         def score(pair: tuple[Group, Group, str, int]) -> tuple:
             first, second, category, saved = pair
             a, b = self.rank[first], self.rank[second]
-            return category != "horizontal", saved, -abs(a - b), -a, -b
+            return category != "horizontal", saved, a - b, -a
 
         return sorted(found, reverse=True, key=score)
 
     def category(self, first: Group, second: Group) -> tuple[str, int]:
         """What kind of pair it is, and how many bytes fusing it saves."""
         flows = set(first.names) & second.read_names
-        shared = flows or (first.read_names & second.read_names)
+        shared = flows or first.read_names & second.read_names
         saved = sum(buffer_bytes(self.buffers[name]) for name in shared)
         if not flows:
             return "horizontal", saved
@@ -223,8 +222,7 @@ class Scheduler:
         if first.work + second.work > MAX_WORK:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
         self.check_scatters(first, second)
-        pointers = first.touched() | second.touched()
-        if len(pointers) > MAX_BUFFERS:
+        if len(first.touched() | second.touched()) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
         # a scan goes through its loop in order; a little pointwise work may follow each step
         if second.has_scan or (first.has_scan and second.is_reduction):
@@ -255,8 +253,8 @@ class Scheduler:
                     )
         # a body outside of the inner loop cannot read the many elements that one inside makes
         inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
-        outside = [n for n in second.nodes if not n.body.inner]
-        for access in [access for node in outside for access in node.body.reads()]:
+        outside = [a for n in second.nodes if not n.body.inner for a in n.body.reads()]
+        for access in outside:
             if access.name in inside:
                 raise Refused(
                     f"{access.name} has many elements per outer iteration: element mismatch"

@@ -220,9 +220,9 @@ part(partition.choose_saved, ("reasons =", "return"))
 
 # %% [markdown]
 # `reasons` maps a value to its reason, or to `""`. Its keys are the values that the backward graph
-# reads, or would read after recomputing others. `smallest_cut` finds the minimum cut and returns
-# the nodes on the side of the source. A value is saved if the cut goes through its edge: the edge
-# begins on the side of the source, and does not end there.
+# reads, or would read after recomputing others. `smallest_cut` finds the minimum cut. A value is
+# saved if the cut goes through its edge: the edge begins on the side of the source, and does not
+# end there.
 #
 # The next table compares eager with three policies, on one block:
 

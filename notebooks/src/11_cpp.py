@@ -128,8 +128,7 @@ excerpt(cpp_expressions.CppScope.temporary)
 # scope.
 #
 # Here is `exp` of the prelude. `fma(a, b, c)` is `a * b + c`, and `horner` evaluates a polynomial.
-# Adding `SHIFT` rounds a number to an integer, which `at_most_129` limits. `times_power` multiplies
-# by a power of two:
+# Adding `SHIFT` rounds a number to an integer. The last two lines multiply by a power of two:
 
 # %%
 from pathlib import Path

@@ -169,7 +169,6 @@ class CppExpressions(OpsHandler):
     has_scatter: bool
     overwritten: Mapping[str, str]
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
-    reruns: bool  # may the kernel run twice, first with fast forms?
 
     # -- names
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
@@ -302,18 +301,7 @@ class CppExpressions(OpsHandler):
             return self.make("!{}" if x.dtype is torch.bool else "~{}", x.dtype, x)
         if op == "logical_not":
             return self.make("{} == 0", torch.bool, x)
-        if op in ("sin", "cos", "tan") and compute_type(x.dtype) == "float":
-            return self.of_angle(op, x)
         return self.call(op, torch.bool if op in TESTS else x.dtype, x)
-
-    def of_angle(self, op: str, x: Value) -> Value:
-        """A fast form, right for all but large arguments.  A kernel that has met one runs once
-        more, with the exact form; one that writes over what it reads has the exact form alone."""
-        if self.has_scatter or any(node.name in self.overwritten for node in self.plan.nodes):
-            return self.call(op, x.dtype, x, of="true")
-        self.reruns = True
-        self.error_if(self.call("is_large_angle", torch.bool, x), "NOT_FAST")
-        return self.call(op, x.dtype, x, of="exact.v")
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype

@@ -77,7 +77,6 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
-MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
@@ -103,14 +102,12 @@ class CppKernelWriter(CppExpressions):
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
         self.stored: list[str] = []
         self.read: list[str] = []
-        self.reruns = False  # may it run twice, first with fast forms of some functions?
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
         self.table_of = {}
-        self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
         # stores of accumulators, to be written after their loop
@@ -147,16 +144,12 @@ class CppKernelWriter(CppExpressions):
         if self.tables:
             constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
-        rest = [i for body in bodies for i in body.walk() if id(i) not in self.table_of]
-        self.only_mixes = self.only_mixes and all(i.op in MIXING for i in rest)
 
     def plan_table(self, variable: sympy.Symbol, size: int) -> None:
         found = [
             i for body in self.plan.bodies.values() for i in body.depending_only_on([variable])
         ]
-        looks_up = any(i.op == "indirect_indexing" for i in found)
-        self.only_mixes |= looks_up and variable in self.plan.r
-        if looks_up or any(price(i.op) > 1 for i in found):
+        if any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found):
             table = TableScope(self.outside, f"[{variable}]", size)
             self.tables.append((variable, table))
             self.table_of.update(dict.fromkeys(map(id, found), table))
@@ -209,7 +202,7 @@ class CppKernelWriter(CppExpressions):
             text = f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             head.append(Marked.of(text, reason="a size, which the kernel is given"))
         end = ending("return error;" if checks else "return 0;")
-        body = self.whole_body([*head, *printed(lines), end])
+        body = [*head, *printed(lines), end]
         names, about = [n.name for n in self.plan.nodes], about_lines(self.plan.nodes, self.order)
         source = [
             Marked.of('extern "C" int NAME(void** args) {', marks=names),
@@ -224,16 +217,8 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            self.reruns,
             about=listing.about,
         )
-
-    def whole_body(self, lines: list[str]) -> list[str]:
-        """What stands between the function's braces."""
-        if not self.reruns:
-            return lines
-        first = ending("return mini::fast_then_exact([&](auto exact) {")
-        return [first, *indent(lines), ending("});")]
 
     def pointer_lines(self, place: str) -> list[Statement]:
         """Declarations of the pointers; place: the text of an argument, with {} for its number."""
@@ -290,10 +275,8 @@ class CppKernelWriter(CppExpressions):
         return [*fence, *nest(lines, [(variable, start, end)], pragma)]
 
     def simd(self) -> Pragma | None:
-        """Vector lanes of an innermost loop; of a long one with little around it, threads, too.
-        Whether vectors of looked-up elements pay, the compiler knows of its processor; of
-        choices it would make branches."""
-        if not config.vectorize or not self.lanes_are_free() or self.only_mixes:
+        """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
+        if not config.vectorize or not self.lanes_are_free():
             return None
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)

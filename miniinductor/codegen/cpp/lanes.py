@@ -20,6 +20,7 @@ in another way: layouts.py.  Mirrors the reduction half of CppVecKernel in
 torch/_inductor/codegen/cpp.py.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ class Lanes:
 
     @property
     def width(self) -> int:
-        """How many lanes; 1: there are none."""
+        """How many lanes."""
         writer, most = self.writer, estimate(self.writer.plan.inner[-1:])
         if not config.vectorize or not writer.lanes_are_free() or most < 8:
             return 1
@@ -180,36 +181,39 @@ class Lanes:
     def gathering(self, loops: list[tuple]) -> list[Statement]:
         """The loops, and before them the lanes' arrays, which are put together after them."""
         *around, (lane, start, end) = loops
-        if self.width == 1:
-            parts = [a.renamed("part") for a in self.accumulators]
-            inside = nest([*self.body, *[p.taken() for p in parts]], loops)
-            added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
-            return [Block([*[p.declared() for p in parts], *inside, *added])]
-        last: Bound = f"{lane}_last"
-        left: Bound = f"{end} - {last}"
-        lines: list[Statement] = []
+        arrays = {"lane": self.width}  # beginning of an array's name -> how many lanes it has
+        whole = self.lanes_from(lane, f"{lane}_group", self.width)
+        lines: list[Statement]
         if isinstance(start, int) and isinstance(end, int):
-            left = (end - start) % self.width
-            last = end - left
+            stop = end - (end - start) % self.width
+            lines = [Loop(f"{lane}_group", start, stop, whole, self.width)]
+            # Powers of two, each with its own array: a part of a vector that is stored in "lane"
+            # would have to reach memory before the whole vector is loaded again
+            for count in [n for n in WIDTHS if (end - stop) & n]:
+                arrays[f"lane{count}_"] = count
+                lines += self.lanes_from(lane, stop, count, f"lane{count}_")
+                stop += count
         else:
+            last = f"{lane}_last"
             text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
             lines = [Line(text, origin="where whole groups of lanes end")]
-        whole = self.lanes_from(lane, f"{lane}_group", self.width)
-        lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
-        lines += self.lanes_from(lane, last, left)
-        before = [line for a in self.accumulators for line in a.lanes(self.width)]
-        after = [line for a in self.accumulators for line in a.gathered()]
+            lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
+            lines += self.lanes_from(lane, last, f"{end} - {last}")
+        pairs = [(a, prefix) for a in self.accumulators for prefix in arrays]
+        before = [line for a, prefix in pairs for line in a.lanes(prefix, arrays[prefix])]
+        after = [line for a, prefix in pairs for line in a.gathered(prefix)]
         return [Block([*before, *nest(lines, around), *after])]
 
-    def lanes_from(self, variable: object, first: Bound, count: Bound) -> list[Statement]:
-        """`count` lanes from the iteration `first` on."""
-        if count == 0:
-            return []
+    def lanes_from(
+        self, variable: object, first: Bound, count: Bound, prefix: str = "lane"
+    ) -> list[Statement]:
+        """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
-        added = [a.in_lane() for a in self.accumulators]
-        pragma = Pragma(simd=True)
-        vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
-        return vectors + [one for a in self.accumulators for one in a.after_lanes(place, count)]
+        added = [a.in_lane(prefix) for a in self.accumulators]
+        pragma = Pragma(simd=self.width > 1)
+        lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
+        after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
+        return [*lines, *itertools.chain(*after)]
 
 
 def longest(size: Size) -> int | float:

@@ -1,10 +1,11 @@
 // Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.  Overloads of what the prelude takes from libm.
 //
-// exp, log (Cephes), tanh, erf (Eigen/XLA rationals, as published), sin and cos in float: a few ulp, right on NaN, inf, -0.0 and subnormals,
+// exp and tanh, in float also log (Cephes) and erf (Eigen/XLA rationals, as published): a few ulp, right on NaN, inf, -0.0 and subnormals,
 // and faster than SLEEF's, as they stand in the loop itself.
 namespace mini {
 #ifdef __FMA__
 OP float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
 template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
 #endif
@@ -13,22 +14,39 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) { 
 
 // --- exp -----------------------------------------------------------------------------------------------------------------
 constexpr float SHIFT = 12582912.f;             // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-OP float times_power(float p, int32_t i) {      // p * 2^i (of i the low bits count) in two steps: right among subnormals and up to inf
-    int32_t half = i >> 1;
-    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
-}
-OP int32_t at_most_129(float t) {               // t = n + SHIFT, as bits; n at most 129.  GCC would make a branch of a second float limit
-    int32_t i = bits<int32_t>(t);
-    return i > 0x4b400081 ? 0x4b400081 : i;
-}
 OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
-    // For a NaN the polynomial is NaN. Below -104 x becomes -176, for which both factors in times_power are 0. (A product that
+    // For a NaN the polynomial is NaN. Below -104 x becomes -176, for which both factors in the last line are 0. (A product that
     // only rounds to 0 would take ten times as long, and masked rows have many.)
     float x = x0 < -104.f ? -176.f : x0;
-    int32_t i = at_most_129(fma(x, 1.44269504088896341f, SHIFT));
+    int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, SHIFT));
+    i = i > 0x4b400081 ? 0x4b400081 : i;        // n is at most 129.  GCC would make a branch of a second float limit
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.f, 1.f);
-    return times_power(p, i);
+    int32_t half = i >> 1;                      // in two steps: right among subnormals and up to inf; of i the low bits count
+    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
+}
+struct Power { int64_t n; double p; };          // 2^n * (1 + p), the same in double: p keeps the digits of a small x
+OP Power power(double x0) {
+    constexpr double SHIFT = 0x1.8p52;
+    double x = x0 < -746. ? -1418.3 : x0;
+    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), zero = bits<int64_t>(SHIFT);
+    i = i > zero + 1025 ? zero + 1025 : i;
+    double n = bits<double>(i) - SHIFT, r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
+    double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06, 2.4801521317484083e-05, 1.9841269863042963e-04,
+                      1.3888888917199863e-03, 8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
+    return {i - zero, fma(r * r, p, r)};
+}
+OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
+OP double exp(double x) {
+    auto [n, p] = power(x);
+    int64_t half = n >> 1;
+    return (1. + p) * two_to(half) * two_to(n - half);
+}
+OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
+    double x = 2. * __builtin_fabs(x0);
+    auto [n, p] = power(x > 40. ? 40. : x);
+    double scale = two_to(n), y = fma(scale, p, scale - 1.);
+    return __builtin_copysign(y / (y + 2.), x0);
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
@@ -66,38 +84,6 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
                      -1.42647390514189e-02f);
     return __builtin_copysignf(x * (p / q), x0);        // not x * p / q, which loses the last bits of a subnormal x
 }
-
-// Most angles are small: reduced by pi/2 in three parts (Cody and Waite, 1980), fma makes the products exact.  Up to 2 ulp.
-#ifdef __FMA__
-constexpr float LARGEST_ANGLE = 65536.f;
-#else
-constexpr float LARGEST_ANGLE = 0.f;
-#endif
-OP bool is_large_angle(float x) { return __builtin_fabsf(x) > LARGEST_ANGLE; }
-struct SmallAngle { float r, rest; int32_t quarter; };      // x = quarter * pi/2 + r + rest
-OP SmallAngle small_angle(float x) {
-    float shifted = fma(x, 0.636619772f, SHIFT), n = shifted - SHIFT;
-    float most = fma(n, -1.57079637f, x), part = n * 4.37113883e-8f, r = most + part;
-    return {r, (most - r) + part + fma(n, 1.71512451e-15f, fma(n, 4.37113883e-8f, -part)), bits<int32_t>(shifted)};
-}
-OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the angle and so many more quarters
-    auto [r, rest, quarter] = angle;
-    float z = r * r;
-    float s = horner(z, 2.7182743e-6f, -1.9839330e-4f, 8.3333291e-3f, -1.6666667e-1f);
-    float c = horner(z, 2.4438090e-5f, -1.3887364e-3f, 4.1666646e-2f, -0.5f);
-    quarter += more;
-    return bits<float>(bits<int32_t>(quarter & 1 ? fma(c, z, 1.f) : r + fma(r * z, s, rest)) ^ ((quarter & 2) << 30));
-}
-template <bool exact> OP float sin(float x) {
-    if constexpr (exact) return __builtin_sinf(x);
-    float y = quarter_turns(small_angle(x), 0);
-    return x == 0.f ? x : y;                    // -0.0
-}
-template <bool exact> OP float cos(float x) {
-    if constexpr (exact) return __builtin_cosf(x);
-    return quarter_turns(small_angle(x), 1);
-}
-template <bool exact> OP float tan(float x) { return sin<exact>(x) / cos<exact>(x); }
 
 // --- scans ---------------------------------------------------------------------------------------------------------------
 OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element

@@ -13,8 +13,8 @@ typedef __UINT64_TYPE__ uint64_t;
 // --- what libm computes one number at a time, in vectors ---------------------------------------------------------------------
 // torch's library has SLEEF: Sleef_atanf8_u10 takes 8 floats (u10: errors are at most 1.0 ulp).  In loops of `omp simd` GCC calls, in place
 // of atanf, a function that the vector ABI names: _ZGVdN8v_atanf (d: AVX2, e: AVX-512; v: one vector).  `.set` says which one that is.
-#define VECTORS(of) of(exp) of(exp2) of(expm1) of(log) of(log2) of(log10) of(log1p) of(sin) of(cos) of(tan) of(asin) of(acos) of(atan)     \
-    of(sinh) of(cosh) of(tanh) of(asinh) of(acosh) of(atanh) of(erf) of(lgamma)
+#define VECTORS(of) of(exp2) of(expm1) of(log) of(log2) of(log10) of(log1p) of(tan) of(asin) of(acos) of(atan)     \
+    of(sinh) of(cosh) of(asinh) of(acosh) of(atanh) of(erf) of(lgamma)
 #if defined(__AVX2__) && !defined(__clang__)
 #define TEXT(words) #words
 #define LANES(n) _Pragma(TEXT(omp declare simd notinbranch simdlen(n)))
@@ -32,15 +32,17 @@ typedef __UINT64_TYPE__ uint64_t;
 #define SLEEF2(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "vv", (float, float), ulp)                                     \
     SLEEF_OF(double, name, #name "d", 4, 8, "vv", (double, double), ulp)
 #define SLEEF(name) SLEEF1(name, _u10)
-VECTORS(SLEEF) SLEEF1(erfc, _u15) SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
+VECTORS(SLEEF) SLEEF1(sin, _u35) SLEEF1(cos, _u35) SLEEF1(erfc, _u15) SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
 #endif
+
+extern "C" { float sinf(float); float cosf(float); double sin(double); double cos(double); }
 
 namespace mini {
 #define OP static inline __attribute__((always_inline))
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
 
 template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
-constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2, NOT_FAST = 4;       // bits that a kernel collects in `error`
+constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2;       // bits that a kernel collects in `error`
 template <class T> constexpr bool is_float = false;
 template <> constexpr bool is_float<float> = true;
 template <> constexpr bool is_float<double> = true;
@@ -71,6 +73,9 @@ template <class To, class From> OP To to_integer(From x) {
     else return __builtin_##name(a, b);                                                                                          \
 }
 VECTORS(LIBM) LIBM(erfc) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint) LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+// (no __builtin_sin: of that and the cosine of the same angle gcc makes one call, of which it makes no vectors)
+#define LIBM_ANGLE(name) OP float name(float x) { return ::name##f(x); } OP double name(double x) { return ::name(x); }
+LIBM_ANGLE(sin) LIBM_ANGLE(cos)
 template <class T> OP T round(T x) { return rint(x); }      // ties to even
 
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
@@ -238,12 +243,5 @@ OP uint32_t philox(uint64_t seed, uint64_t offset) {
 }
 OP float rand(int64_t seed, int64_t offset) {               // 24 bits: [0, 1)
     return (float)(philox((uint64_t)seed, (uint64_t)offset) >> 8) * 5.9604644775390625e-8f;
-}
-
-// A kernel runs with the fast forms of some functions; if it met an argument that is too large for them, once more with exact ones.
-template <bool value> struct Bool { static constexpr bool v = value; };
-template <class Body> OP int fast_then_exact(Body body) {
-    int error = body(Bool<false>());
-    return error & NOT_FAST ? body(Bool<true>()) & ~NOT_FAST : error;
 }
 }  // namespace mini

@@ -104,21 +104,21 @@ class Accumulator:
         ]
         return [Line(text, origin=self.origin) for text in texts]
 
-    # -- one for each lane
-    def lanes(self, width: int) -> list[Line]:
-        return self.renamed("lane").arrays(width)
+    # -- one for each lane, in an array whose name begins with `prefix`
+    def lanes(self, prefix: str, width: int) -> list[Line]:
+        return self.renamed(prefix).arrays(width)
 
-    def in_lane(self) -> Line:
+    def in_lane(self, prefix: str) -> Line:
         """What stands in the loop over the lanes."""
-        return self.renamed("lane").taken("[k]")
+        return self.renamed(prefix).taken("[k]")
 
-    def after_lanes(self, place: Line, count: Bound) -> list[Statement]:
+    def after_lanes(self, prefix: str, place: Line, count: Bound) -> list[Statement]:
         """What follows a loop over so many lanes.  place: the line that says which lane k is."""
         return []
 
-    def gathered(self) -> list[Line]:
+    def gathered(self, prefix: str) -> list[Line]:
         """All lanes are added."""
-        return [self.update(f"mini::{self.kind}_of({self.renamed('lane').name})")]
+        return [self.update(f"mini::{self.kind}_of({self.renamed(prefix).name})")]
 
 
 class Extreme(Accumulator):
@@ -187,20 +187,20 @@ class PlaceOfExtreme(Accumulator):
     def combine(self, a: str, b: str) -> str:
         return f"mini::{'larger' if self.kind == 'argmax' else 'smaller'}({a}, {b})"
 
-    def lanes(self, width: int) -> list[Line]:
+    def lanes(self, prefix: str, width: int) -> list[Line]:
         c_type = compute_type(self.dtype)
-        declared = f"{ARRAY_TYPES.get(c_type, c_type)} {self.renamed('lane').name}[{width}];"
+        declared = f"{ARRAY_TYPES.get(c_type, c_type)} {self.renamed(prefix).name}[{width}];"
         return [Line(declared, origin=self.origin)]
 
-    def in_lane(self) -> Line:
-        return Line(f"{self.renamed('lane').name}[k] = {self.element};", origin=self.origin)
+    def in_lane(self, prefix: str) -> Line:
+        return Line(f"{self.renamed(prefix).name}[k] = {self.element};", origin=self.origin)
 
-    def after_lanes(self, place: Line, count: Bound) -> list[Statement]:
-        lanes, name = self.renamed("lane").name, "larger" if self.kind == "argmax" else "smaller"
+    def after_lanes(self, prefix: str, place: Line, count: Bound) -> list[Statement]:
+        lanes, name = self.renamed(prefix).name, "larger" if self.kind == "argmax" else "smaller"
         search = nest([place, self.update(self.of(f"{lanes}[k]"))], [("k", 0, count)])
         return [Branch(f"mini::any_{name}({lanes}, {count}, {self.name}.value)", search)]
 
-    def gathered(self) -> list[Line]:
+    def gathered(self, prefix: str) -> list[Line]:
         return []
 
 

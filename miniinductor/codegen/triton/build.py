@@ -134,11 +134,12 @@ _lock = threading.RLock()
 
 
 def start_workers(count: int) -> None:
-    """Start worker processes, at most one per processor.  Started before kernels are written they
-    are ready when those are: Triton takes a second to import and to look at itself."""
+    """Start worker processes, at most one per processor that this process may use.  Started before
+    kernels are written they are ready when those are: Triton takes a second to import and to look
+    at itself."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     with _lock:
-        while len(_workers) < min(count, os.cpu_count() or 1):
+        while len(_workers) < min(count, len(os.sched_getaffinity(0))):
             _workers.append(
                 subprocess.Popen(
                     [sys.executable, WORKER],

@@ -338,6 +338,9 @@ class Accumulator:
         self.names = f"{self.name}, {self.name}_index" if self.has_index else self.name
         self.shape = writer.plan.shape()
         self.value = writer.solid(value)
+        # is the row the same for all x, as in the norm of y[None]?
+        is_tile = writer.plan.kind == "persistent" and not self.has_index
+        self.axes = frozenset("x" if not is_tile or self.value.axes != {"r"} else "")
         self.index, _ = writer.index(flat_index)
         self.origin = playing.value
 
@@ -363,7 +366,8 @@ class Accumulator:
 
     def inside(self) -> str:
         """Value (and index), with what lies beyond the end of the row made neutral."""
-        terms = [(self.writer.spread(self.value), self.start)]
+        value = self.writer.spread(self.value) if self.axes else str(self.value)
+        terms = [(value, self.start)]
         if self.has_index:
             index = f"tl.broadcast_to({self.index}, {self.shape}).to({self.index_type})"
             terms.append((index, str(LARGEST_INT32)))
@@ -380,7 +384,7 @@ class Accumulator:
             text += "[:, None] != 0"
         else:
             text = as_narrow(f"{text}[:, None]", self.element)
-        return self.writer.named(text, self.dtype, frozenset("x"))
+        return self.writer.named(text, self.dtype, self.axes)
 
     def finish(self) -> Tile:
         """The column, after the loop."""

@@ -110,13 +110,13 @@ def looped_config(warps: int, stages: int, **blocks: int) -> Config:
 def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
 
-    columns: memory runs along x, so that neighbouring threads should work on neighbouring
-    outputs."""
+    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
+    or, of "pointwise", `reads_apart`."""
     x = sizes["x"]
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        found = pointwise_configs(x)
+        found = pointwise_configs(x, columns)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
@@ -127,9 +127,11 @@ def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) ->
     return list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int) -> list[Config]:
+def pointwise_configs(x: int, is_apart: bool) -> list[Config]:
     """Small ones: more programs than processors before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
+    if is_apart and top < 1024:  # neighbours in a thread are not read at once
+        top = min(256, top)
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     # two elements per thread: neighbouring threads read beside each other, also in steps of two
     return [first] if top < 1024 else [first, config_of(8, x=4096), config_of(8, x=512)]
@@ -345,6 +347,7 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     columns = False
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies)
+        columns = reads_apart(bodies)
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
@@ -420,6 +423,15 @@ def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int |
         if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
             return cut
     return None
+
+
+def reads_apart(bodies: Iterable[LoopBody]) -> bool:
+    """Does some read go through memory by other steps than one, or by positions that are data?"""
+    return any(
+        is_indirect(access.index) or body.x and stride_of(access.index, body.x[-1]) not in (0, 1)
+        for body in bodies
+        for access in body.reads()
+    )
 
 
 def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int | None:
