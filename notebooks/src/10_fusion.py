@@ -221,8 +221,9 @@ part(Scheduler.candidates, "found =", ("def score", "return category"), "return 
 # %% [markdown]
 # `self.category` returns the kind of a pair and the bytes that fusing it saves. `rank` is the place
 # of a node in the program. Tuples compare from the left: a pair that is not horizontal comes first,
-# then the pair that saves more bytes, then the nearer pair, and then the pair that is earlier in
-# the program (`-a`, `-b`).
+# then the pair that saves more bytes, then the nearer pair, and then the pair whose first node is
+# earlier in the program (`-a`). The first node of a pair comes before the second in the program, so
+# `a - b` is larger for a nearer pair.
 # <!-- shows: has('category != "horizontal", saved') -->
 #
 # How much time does each step save? The next table compares four settings of the compiler with eager, measured on one core:
