@@ -186,8 +186,9 @@ e.kernels
 # %% [markdown]
 # `acc0` is the maximum of the row, `acc1` is the sum, and `scratch0` is the small array. `lane0`
 # has 64 partial results, called *lanes*, so that vector instructions can update many of them at
-# once. The loop over `r0_group` takes 64 elements at a time, and a shorter loop takes the other 40.
-# `mini::maximum` keeps a NaN, which the small generator's `maximum` loses.
+# once. The loop over `r0_group` takes 64 elements at a time. Two shorter loops take the last 32 and
+# 8 elements, and have lanes of their own (`lane32_0` and `lane8_0`). `mini::maximum` keeps a NaN,
+# which the small generator's `maximum` loses.
 # <!-- shows: has("float lane0[64]") and has("scratch0[1000]") and has("acc1") -->
 #
 # ## Accurate sums
@@ -371,11 +372,9 @@ for inputs in ((small,), (x,)):
     print(tuple(inputs[0].shape), pragmas(lambda x: torch.exp(torch.sin(x)), *inputs))
 
 # %% [markdown]
-# Only the second pragma has `parallel`; both have `simd`, the vector instructions. (A kernel
-# reports a problem in `error`. This kernel reports an angle that is too large for its fast sine,
-# and is then run again with the exact sine.) Sums need care. With threads each piece has its own
-# partial result, and the kernel adds the partial results at the end. A different number of threads
-# adds in a different order, so the last digits may differ.
+# Only the second pragma has `parallel`; both have `simd`, the vector instructions.  Sums need care.
+# With threads each piece has its own partial result, and the kernel adds the partial results at the
+# end. A different number of threads adds in a different order, so the last digits may differ.
 # <!-- shows: count("parallel") == 1 and count("simd") == 2 -->
 #
 # ## Compile time is part of the product
