@@ -157,4 +157,4 @@ def cpu_flags() -> list[str]:
 
 
 def vector_bits() -> int:
-    return 512 if "avx512f" in cpu_flags() else 256
+    return 512 if "avx512bw" in cpu_flags() else 256

@@ -26,6 +26,7 @@ from miniinductor.ir.loops import (
     current_graph,
 )
 from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
+from miniinductor import devices
 from miniinductor import toolchain as build
 from tests.soundness.tables import lambdas
 
@@ -252,6 +253,23 @@ def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
         bits = {4: torch.int32, 2: torch.int16}[ours.itemsize]
         assert torch.equal(ours.isnan(), want.isnan())
         assert torch.equal(ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits))
+
+
+@pytest.mark.parametrize("columns", [1, 16, 37, 100])
+def test_float16_lanes_are_converted_together_but_moved_as_they_are(columns):
+    """Every code, in rows whose last lanes fill no vector."""
+    x = torch.arange(-(2**15), 2**15).short().view(torch.float16)[: 2**16 // columns * columns]
+    x = x.view(-1, columns)
+    moves = lambda x: x.t().contiguous().clone()  # noqa: E731
+    for f in (lambda x: (-x, x * 3.0), lambda x: x.float(), lambda x: x.amax(0), moves):
+        minidynamo.reset()
+        got, want = minidynamo.compile(f)(x), f(x)
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+        [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+        if f is moves:
+            assert torch.equal(got.view(torch.int16), want.view(torch.int16))
+        elif columns == 100 and devices.vector_bits() == 512:
+            assert "Widened" in kernel.source and "to_float(" not in kernel.source
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
@@ -523,13 +541,13 @@ def test_other_instruction_sets(flags, vectorize, monkeypatch):
 
     if not {"avx2", "fma"} <= {*compiler.cpu_flags()}:
         pytest.skip("this processor has no AVX2")
-    native, bits = compiler.FLAGS, 256 if flags else 128
+    native, fewer = compiler.FLAGS, [f for f in compiler.cpu_flags() if "avx512" not in f]
     monkeypatch.setattr(
         compiler,
         "FLAGS",
         (*[f for f in native if f != "-march=native"], "-march=x86-64", *flags.split()),
     )
-    monkeypatch.setattr(compiler, "vector_bits", lambda: bits)
+    monkeypatch.setattr(devices, "cpu_flags", lambda: fewer)
     with miniinductor.config.patch(vectorize=vectorize):
         torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
 

@@ -32,16 +32,20 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.loops import playing
+from ...devices import vector_bits
+from ...ir.dependencies import stride_of
+from ...ir.loops import Buffer, playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
-from ...sizes.symbols import Size
+from ...schedule.nodes import Group
+from ...sizes.symbols import Size, estimate
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
 from ..kernel_plan import KernelPlan
-from .statements import Branch, Line, Statement
+from .statements import BeforeLanes, Branch, Line, Statement
 
 # floats while they are computed with
 SMALL_FLOATS = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
+MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -53,14 +57,13 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
-SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 # on numbers that are known when the kernel is written
 FOLDED = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 FOLDED |= {"eq": operator.eq, "ne": operator.ne, "logical_and": lambda a, b: a and b}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
-OF_EACH_TYPE = ("remainder", "floordiv")  # templates of the prelude
+OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -94,6 +97,11 @@ def float_text(value: float, is_double: bool) -> str:
     name = "nan" if math.isnan(value) else "inf"
     cast, sign = "(double)" if is_double else "", "-" if value < 0 else ""
     return f"{cast}{sign}mini::{name}"
+
+
+def as_computed(element: str, dtype: torch.dtype) -> str:
+    """An element in memory, as what is computed with."""
+    return f"mini::to_float({element})" if dtype in SMALL_FLOATS else element
 
 
 def combined(mode: str, there: str, value: Value, c_type: str) -> str:
@@ -158,10 +166,14 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
+    group: Group
+    buffers: Mapping[str, Buffer]
     scope: CppScope
     outside: CppScope  # statements per outer iteration
     table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
+    lane: sympy.Symbol | None  # the innermost of these
+    lanes_are_free: Callable[[], bool]
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
@@ -202,6 +214,30 @@ class CppExpressions(OpsHandler):
 
     def changes_inside(self, symbols: Iterable[Any]) -> bool:
         return not self.inner_variables.union(self.inner_symbols).isdisjoint(symbols)
+
+    # -- 16-bit elements
+    def dtype_of(self, name: str) -> torch.dtype:
+        """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
+        dtype = self.buffers[name].layout.dtype
+        only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
+        is_short = dtype in (torch.float16, torch.bfloat16)
+        return torch.int16 if only_moves and is_short else dtype
+
+    def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
+        """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
+        at once: of float16 elements, one after the other in memory.  "": there is none."""
+        plan, lane = self.plan, self.lane
+        if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
+            return ""
+        is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
+        is_free = not self.has_scatter and self.lanes_are_free()
+        is_here = not self.scope.is_mask and id(playing.value) not in self.table_of
+        is_known = self.inner_symbols.isdisjoint(index.free_symbols)
+        if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+            return ""
+        array = self.outside.fresh("half")
+        self.scope.lines.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
+        return f"{array}.lanes[k]"
 
     # -- indices at run time
     def indirect_indexing(
@@ -248,7 +284,11 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide)
+            is_half, name = dtype is torch.float16, SMALL_FLOATS[dtype]
+            rounds = (
+                "mini::round_float16({})" if is_half else f"mini::to_float(mini::to_{name}({{}}))"
+            )
+            value = self.make(rounds, dtype, wide)
             self.rounded[value.text] = wide.text
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
@@ -315,17 +355,5 @@ class CppExpressions(OpsHandler):
             are_bools = a.dtype == b.dtype == torch.bool
             template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"
             return self.make(template, dtype, a, LOGICAL[op], b)
-        if op in SELECTING:
-            return self.selected(op, a, b)
         is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
         return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
-
-    def selected(self, op: str, a: Value, b: Value) -> Value:
-        """The larger or smaller one, or a NaN.  With a number it is one comparison, which lets a
-        NaN through."""
-        for value, number in ((a, b), (b, a)):
-            is_number = number.number is not None and math.isfinite(number.number)
-            if is_number and a.dtype != torch.bool:
-                sign = "<" if op == "maximum" else ">"
-                return self.make("{0} {1} {2} ? {2} : {0}", a.dtype, value, sign, number)
-        return self.call(op, a.dtype, a, b, of=compute_type(a.dtype))

@@ -56,6 +56,7 @@ from .expressions import (
     CppExpressions,
     CppScope,
     TableScope,
+    as_computed,
     combined,
     compute_type,
     memory_type,
@@ -225,7 +226,7 @@ class CppKernelWriter(CppExpressions):
         written = {self.overwritten.get(name, name) for name in self.stored}
         lines: list[Statement] = []
         for number, (name, pointer) in enumerate(self.pointers.items()):
-            c_type = memory_type(self.buffers[name].layout.dtype)
+            c_type = memory_type(self.dtype_of(name))
             if name not in written:
                 c_type = f"const {c_type}"
             made_by = origin_text(self.buffers[name], self.order)
@@ -240,6 +241,7 @@ class CppKernelWriter(CppExpressions):
     def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
         """From now on statements go to `scope`, which lies inside of the loops over these.  Names
         may be used anew there."""
+        *_, self.lane = None, *inner_variables
         self.scope, self.inner_variables = scope, set(inner_variables)
 
     def play(self, node: Node) -> None:
@@ -251,7 +253,7 @@ class CppKernelWriter(CppExpressions):
 
     # -- lanes -------------------------------------------------------------------------------------
     def vector_loop(
-        self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma | None
+        self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma
     ) -> list[Statement]:
         """A loop over lanes, and before it what keeps loops around it from being vectorised.
 
@@ -274,10 +276,10 @@ class CppKernelWriter(CppExpressions):
         fence = [BARRIER] if count <= UNROLLED and has_branch(lines) else []
         return [*fence, *nest(lines, [(variable, start, end)], pragma)]
 
-    def simd(self) -> Pragma | None:
+    def simd(self) -> Pragma:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
         if not config.vectorize or not self.lanes_are_free():
-            return None
+            return Pragma()
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
         if plan.is_pointwise and self.parallel and is_long and not self.layout.is_tiled:
@@ -318,7 +320,7 @@ class CppKernelWriter(CppExpressions):
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.values:
             return self.values[name]
-        dtype = self.buffers[name].layout.dtype
+        dtype = self.dtype_of(name)
         if name in self.scratch:
             return self.temporary(self.scratch_place(name), dtype, True)
         inner = self.changes_inside(index.free_symbols)
@@ -327,13 +329,14 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index)
-        return self.temporary(as_computed(element, dtype), dtype, inner)
+        wide = self.of_lanes("Widened", element, dtype, index) or as_computed(element, dtype)
+        return self.temporary(wide, dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
             self.deferred.append((name, index, value, mode, playing.value))
             return
-        dtype = self.buffers[name].layout.dtype
+        dtype = self.dtype_of(name)
         self.values[name] = Value(value.text, dtype, value.inner, value.number)
         if name in self.scratch:
             self.scope.add(f"{self.scratch_place(name)} = {value};")
@@ -350,9 +353,10 @@ class CppKernelWriter(CppExpressions):
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        if dtype in SMALL_FLOATS:
+        wide = "" if mode else self.of_lanes("Narrowed", target, dtype, index)
+        if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
-        self.scope.add(f"{target} = {new};")
+        self.scope.add(f"{wide or target} = {new};")
 
     def note_scatter(self, index: sympy.Expr) -> None:
         """Does a scatter write another element in each lane?"""
@@ -434,6 +438,9 @@ class ForeachWriter(CppKernelWriter):
     def plan_loops(self) -> KernelPlan:
         return replace(super().plan_loops(), inner=(SIZE,))
 
+    def of_lanes(self, *element: Any) -> str:
+        return ""  # threads share the lanes
+
     def decide_threads(self) -> None:
         work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element
         self.parallel, self.threads_if = config.openmp and work >= PARALLEL_WORK, ""
@@ -441,7 +448,7 @@ class ForeachWriter(CppKernelWriter):
     def size(self, number: Size) -> int | str:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self) -> Pragma | None:
+    def simd(self) -> Pragma:
         if self.parallel:
             return Pragma("for", simd=config.vectorize)
         return super().simd()
@@ -469,11 +476,6 @@ class ForeachWriter(CppKernelWriter):
             ],
         )
         return of_all_parts(kernel, self.parts)
-
-
-def as_computed(element: str, dtype: torch.dtype) -> str:
-    """An element in memory, as what is computed with."""
-    return f"mini::to_float({element})" if dtype in SMALL_FLOATS else element
 
 
 def ending(text: str) -> Marked:

@@ -23,7 +23,7 @@ torch/_inductor/codegen/cpp.py.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sympy
@@ -33,7 +33,7 @@ from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
-from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
+from .statements import BeforeLanes, Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
@@ -113,6 +113,9 @@ class Plain:
         self, variable: object, start: Bound, end: Bound, body: Statements
     ) -> list[Statement]:
         """A loop over lanes that adds nothing up, or to arrays."""
+        if any(isinstance(s, BeforeLanes) for s in body):
+            loops = [(variable, start, end)]
+            return Lanes(self.writer, body, [], loops).gathering(loops)
         return self.writer.vector_loop(variable, start, end, body, self.writer.simd())
 
     def outer_loops(self) -> list[tuple]:
@@ -125,12 +128,12 @@ class Plain:
             return [Block(body)]
         # a long loop over lanes with few around it is shared itself
         is_one_loop = plan.is_pointwise and plan.outer_count < 8
-        return nest(body, loops, None if is_one_loop else self.threads(len(loops)))
+        return nest(body, loops, Pragma() if is_one_loop else self.threads(len(loops)))
 
-    def threads(self, count: int) -> Pragma | None:
+    def threads(self, count: int) -> Pragma:
         """What makes threads share so many loops."""
         if not count or not self.writer.parallel:
-            return None
+            return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
     def element(self, name: str, index: sympy.Expr) -> str:
@@ -172,7 +175,8 @@ class Lanes:
     @property
     def width(self) -> int:
         """How many lanes."""
-        writer, most = self.writer, estimate(self.writer.plan.inner[-1:])
+        writer = self.writer
+        most = estimate(writer.plan.inner[-1:]) if self.accumulators else WIDTHS[0]
         if not config.vectorize or not writer.lanes_are_free() or most < 8:
             return 1
         wanted = WIDTHS[0] if len(self.body) <= 16 else WIDTHS[1]  # (the compiler's time counts)
@@ -183,13 +187,16 @@ class Lanes:
         *around, (lane, start, end) = loops
         arrays = {"lane": self.width}  # beginning of an array's name -> how many lanes it has
         whole = self.lanes_from(lane, f"{lane}_group", self.width)
+        threads = replace(self.writer.simd(), simd=False)
         lines: list[Statement]
         if isinstance(start, int) and isinstance(end, int):
-            stop = end - (end - start) % self.width
-            lines = [Loop(f"{lane}_group", start, stop, whole, self.width)]
+            left = (end - start) % self.width
+            stop = end - left
+            lines = [Loop(f"{lane}_group", start, stop, whole, self.width, threads)]
             # Powers of two, each with its own array: a part of a vector that is stored in "lane"
             # would have to reach memory before the whole vector is loaded again
-            for count in [n for n in WIDTHS if (end - stop) & n]:
+            counts = [n for n in WIDTHS if left & n] if self.accumulators else [left]
+            for count in counts if left else ():
                 arrays[f"lane{count}_"] = count
                 lines += self.lanes_from(lane, stop, count, f"lane{count}_")
                 stop += count
@@ -197,7 +204,7 @@ class Lanes:
             last = f"{lane}_last"
             text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
             lines = [Line(text, origin="where whole groups of lanes end")]
-            lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
+            lines.append(Loop(f"{lane}_group", start, last, whole, self.width, threads))
             lines += self.lanes_from(lane, last, f"{end} - {last}")
         pairs = [(a, prefix) for a in self.accumulators for prefix in arrays]
         before = [line for a, prefix in pairs for line in a.lanes(prefix, arrays[prefix])]
@@ -209,9 +216,17 @@ class Lanes:
     ) -> list[Statement]:
         """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
+        before = [
+            Line(s.text.format(self.width, count), origin=s.origin)
+            for s in self.body
+            if isinstance(s, BeforeLanes)
+        ]
         added = [a.in_lane(prefix) for a in self.accumulators]
         pragma = Pragma(simd=self.width > 1)
         lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
+        if before:
+            start = Line(f"const int64_t {variable} = {first};", origin="the first lane")
+            lines = [Block([start, *before, *lines])]
         after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
         return [*lines, *itertools.chain(*after)]
 

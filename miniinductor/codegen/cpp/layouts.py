@@ -369,7 +369,7 @@ class Tiles(Plain):
         place = f"[{row[0]} - {row[1]}][{lane[0]} - {lane[1]}]"
         if (name, index) not in self.copies:
             tile = self.copies[name, index] = f"tile{len(self.copies)}"
-            c_type = memory_type(self.writer.buffers[name].layout.dtype)
+            c_type = memory_type(self.writer.dtype_of(name))
             self.fill.append(Line(f"{c_type} {tile}[{TILE[0]}][{TILE[1]}];"))
             self.fill += nest([Line(f"{tile}{place} = {element};")], [lane, row])
         return self.copies[name, index] + place

@@ -38,29 +38,13 @@ VECTORS(SLEEF) SLEEF1(sin, _u35) SLEEF1(cos, _u35) SLEEF1(erfc, _u15) SLEEF2(ata
 extern "C" { float sinf(float); float cosf(float); double sin(double); double cos(double); }
 
 namespace mini {
-#define OP static inline __attribute__((always_inline))
+#define INLINE __attribute__((always_inline))
+#define OP static inline INLINE
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
 
 template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
 constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2;       // bits that a kernel collects in `error`
-template <class T> constexpr bool is_float = false;
-template <> constexpr bool is_float<float> = true;
-template <> constexpr bool is_float<double> = true;
-
-// float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
-// GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0 in any case.
-OP float whole(float x) { return __builtin_truncf(x) + 0.f; }
-OP double whole(double x) { return __builtin_trunc(x) + 0.; }
-template <class To, class From> OP To to_integer(From x) {
-    if constexpr (is_float<From>) {
-        x = whole(x);
-        if constexpr (sizeof(To) == 8) return (To)(int64_t)x;
-        else if constexpr (sizeof(From) == 4 && sizeof(To) < 4) return (To)(int32_t)x;
-        else if constexpr (sizeof(To) < 4) return (To)(int64_t)x;
-        else return (To)x;
-    }
-    return (To)x;
-}
+template <class T> constexpr bool is_float = T(1.5) != T(1);
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
 #define LIBM(name) template <class T> OP T name(T x) {              /* floor(3) is 3 */                                        \
@@ -78,23 +62,26 @@ VECTORS(LIBM) LIBM(erfc) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint
 LIBM_ANGLE(sin) LIBM_ANGLE(cos)
 template <class T> OP T round(T x) { return rint(x); }      // ties to even
 
+// float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
+template <class To, class From> OP To to_integer(From x) {
+    if constexpr (is_float<From>) {
+        // GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0.
+        x = trunc(x) + From(0);
+        if constexpr (sizeof(To) == 8 || sizeof(To) < 4 && sizeof(From) == 8) return (To)(int64_t)x;
+        else if constexpr (sizeof(To) < 4) return (To)(int32_t)x;
+    }
+    return (To)x;
+}
+
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
 
 // --- signs, and what a number is -----------------------------------------------------------------------------------------------
-OP float abs(float x) { return __builtin_fabsf(x); }
-OP double abs(double x) { return __builtin_fabs(x); }
-template <class T> OP T abs(T x) { return x < T(0) ? T(-x) : x; }
-template <class T> OP T sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
-OP float sign(float x) { return (float)((x > 0.f) - (x < 0.f)); }           // torch: sign(NaN) is 0
-OP double sign(double x) { return (double)((x > 0.) - (x < 0.)); }
+template <class T> OP T abs(T x) { return is_float<T> ? copysign(x, T(1)) : x < T(0) ? T(-x) : x; }
+template <class T> OP T sign(T x) { return T((x > T(0)) - (x < T(0))); }     // torch: sign(NaN) is 0
 template <class T> OP bool isnan(T x) { return x != x; }
-OP bool isinf(float x) { return __builtin_fabsf(x) == inf; }
-OP bool isinf(double x) { return __builtin_fabs(x) == (double)inf; }
-template <class T> OP bool isinf(T) { return false; }
-OP bool signbit(float x) { return bits<int32_t>(x) < 0; }
-OP bool signbit(double x) { return bits<int64_t>(x) < 0; }
-template <class T> OP bool signbit(T x) { return x < T(0); }
+template <class T> OP bool isinf(T x) { return is_float<T> && abs(x) == T(inf); }
+template <class T> OP bool signbit(T x) { return (is_float<T> ? T(copysign(T(1), x)) : x) < T(0); }
 
 // Integer division.  The quotient of the lowest number by -1 wraps (an unsigned type's largest number is no -1).
 template <class T> OP bool minus_one(T b) { return T(-1) < T(0) && b == T(-1); }
@@ -104,8 +91,7 @@ template <class T> OP T truncdiv(T a, T b) {
 }
 template <class T> OP T fmod(T a, T b) {
     if constexpr (!is_float<T>) return b == T(0) || minus_one(b) ? T(0) : T(a % b);
-    else if constexpr (sizeof(T) == 4) return __builtin_fmodf(a, b);
-    else return __builtin_fmod(a, b);
+    else return sizeof(T) == 4 ? __builtin_fmodf(a, b) : __builtin_fmod(a, b);
 }
 template <class T> OP T signed_as(T m, T b) { return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m; }
 template <class T> OP T remainder(T a, T b) { return signed_as(fmod(a, b), b); }
@@ -122,7 +108,7 @@ template <class T> OP T floordiv(T a, T b) {
     if constexpr (is_float<T>) return floordiv_of(a, b, fmod(a, b));
     else {
         T m = fmod(a, b), d = truncdiv(a, b);
-        return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(d - T(1)) : d;
+        return T(d - (signed_as(m, b) != m));
     }
 }
 template <class T> OP T integer_power(T base, T exponent) {     // torch: a negative exponent gives 0, 1 or -1
@@ -139,13 +125,13 @@ template <class T> OP T bitwise_left_shift(T a, T b) {
     return (b < T(0) || b >= T(8 * sizeof(T))) ? T(0) : T((uint64_t)a << b);
 }
 template <class T> OP T bitwise_right_shift(T a, T b) {
-    constexpr int last = 8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0);
-    return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
+    T far = T(-1) < T(0) ? T(a >> (8 * sizeof(T) - 1)) : T(0);
+    return (b < T(0) || b >= T(8 * sizeof(T))) ? far : T(a >> b);
 }
 
-// A NaN on either side wins.  Two plain choices: one with || is not vectorized.
-template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
-template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
+// A NaN on either side wins.  Two plain choices (one with || is not vectorized), of which a number for b leaves one.
+template <class T> OP T maximum(T a, T b) { T m = a < b ? b : a; return b != b ? b : m; }
+template <class T> OP T minimum(T a, T b) { T m = a > b ? b : a; return b != b ? b : m; }
 
 // --- 16-bit floats: memory holds 16 bits, arithmetic is float -------------------------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
@@ -154,7 +140,6 @@ OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
     uint32_t u = bits<uint32_t>(x);
     return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
-OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product, which also normalizes subnormals.  mask: sign
 //   and digits, shifted; top: the first code that is no finite number.
@@ -182,8 +167,40 @@ SMALL_FLOAT(float8_e5m2, 8, 21, 0x8fe00000u, 0x1p112f, 0x7cu, 65536.f, 0x3880000
 OP float round_float16(float x) {
     return __builtin_copysignf(__builtin_fabsf(x) >= 65520.f ? inf : (x + shift_float16(x)) - shift_float16(x), x);
 }
-OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
-OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
+// float16 elements of a loop's lanes, one after the other in memory, as floats: read before the loop, or written after it.  (gcc makes
+// vectors of the processor's conversions in no loop; `asm` would keep accumulators in memory.)
+#ifdef __AVX512BW__
+typedef short Halves __attribute__((vector_size(32), aligned(2)));
+typedef float Floats __attribute__((vector_size(64)));
+#ifdef __clang__
+#define HALVES Halves*
+#else
+#define HALVES short*
+#endif
+template <int most> struct Widened {
+    alignas(64) float lanes[most];
+    INLINE Widened(const float16* from, int64_t n) {
+        for (int64_t k = 0; k < n; k += 16) {
+            Halves x{};
+            if (n - k < 16) x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, (1 << (n - k)) - 1);
+            else x = *(const Halves*)(from + k);
+            *(Floats*)(lanes + k) = __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4);
+        }
+    }
+};
+template <int most> struct Narrowed {
+    float16* to;
+    int64_t n;
+    alignas(64) float lanes[most];
+    INLINE ~Narrowed() {
+        for (int64_t k = 0; k < n; k += 16) {
+            Halves x = __builtin_ia32_vcvtps2ph512_mask(*(Floats*)(lanes + k), 0, Halves{}, -1);
+            if (n - k < 16) __builtin_ia32_storedquhi256_mask((HALVES)(to + k), x, (1 << (n - k)) - 1);
+            else *(Halves*)(to + k) = x;
+        }
+    }
+};
+#endif
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)
@@ -203,7 +220,6 @@ OF_LANES(prod, a * b)
 OF_LANES(max, maximum(a, b))
 OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
-#undef OF_LANES
 
 // --- extremes and their places --------------------------------------------------------------------------------------------------
 // argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.

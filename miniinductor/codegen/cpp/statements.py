@@ -24,6 +24,8 @@ from ...ir.loops import playing
 from ...records import Marked, indent
 from ..kernels import marked
 
+Bound: TypeAlias = int | str  # where a loop begins or ends: a number, or text
+
 
 @dataclass(frozen=True)
 class Line:
@@ -32,6 +34,11 @@ class Line:
     # the instruction that it computes, if none is said the one that is being played; a list of
     # them; or a text, which says what else the line is for
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
+
+
+class BeforeLanes(Line):
+    """What stands before the loop over lanes in whose body this is; {} is for how many lanes there
+    are at most, {}, and are."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,6 @@ class Pragma:
         return f"#pragma omp {' '.join(words)}"
 
 
-Bound: TypeAlias = int | str  # where a loop begins or ends: a number, or text
-
-
 @dataclass
 class Loop:
     """for (int64_t variable = start; variable < end; variable += step)"""
@@ -67,7 +71,7 @@ class Loop:
     end: Bound
     body: "Statements"
     step: Bound = 1
-    pragma: Pragma | None = None
+    pragma: Pragma = Pragma()
 
     @property
     def head(self) -> str:
@@ -99,14 +103,14 @@ Statements: TypeAlias = Sequence[Statement]
 
 
 # --- making ---------------------------------------------------------------------------------------
-def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None) -> list[Statement]:
+def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma = Pragma()) -> list[Statement]:
     """`body` in loops of (variable, start, end) or (variable, start, end, step).  The first is the
     outermost loop, and the one that gets the pragma."""
     result = list(body)
     for number in reversed(range(len(loops))):
         variable, start, end, *step = loops[number]
         loop = Loop(variable, start, end, result, step[0] if step else 1)
-        loop.pragma = None if number else pragma
+        loop.pragma = Pragma() if number else pragma
         result = [loop]
     return result
 
@@ -132,9 +136,10 @@ def printed(statements: Statements) -> list[str]:
     result: list[str] = []
     for statement in statements:
         if isinstance(statement, Line):
-            result.append(marked(statement.text, statement.origin))
+            if not isinstance(statement, BeforeLanes):
+                result.append(marked(statement.text, statement.origin))
             continue
-        if isinstance(statement, Loop) and statement.pragma is not None:
+        if isinstance(statement, Loop) and statement.pragma != Pragma():
             result.append(around(statement.pragma.text(sets_error(statement.body))))
         opening = around(f"{statement.head}{{")
         result += [opening, *indent(printed(statement.body)), around("}")]
