@@ -2,6 +2,7 @@
 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
+import types
 
 import pytest
 
@@ -14,7 +15,9 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
-from miniinductor.codegen.triton.tile_plan import pointwise_configs
+from miniinductor.codegen.kernels import Kernel
+from miniinductor.codegen.triton.build import CudaCode
+from miniinductor.codegen.triton.tile_plan import Config, Launch, pointwise_configs
 
 
 @pytest.fixture(autouse=True)
@@ -98,17 +101,62 @@ def test_a_short_reduction_is_written_out():
     check(lambda x: (x.sum((0, 2)), x.mean((0, 2))), torch.randn(2, 70, 2).bfloat16(), rtol=0.02)
 
 
+def test_rows_of_symbolic_length_are_one_tile_if_they_fit():
+    for function in (
+        lambda x: torch.softmax(x, -1),
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda x: x * (x - x.std(-1, keepdim=True)).amin(-1, keepdim=True),
+    ):
+        minidynamo.reset()
+        for_all = minidynamo.compile(function, fullgraph=True, dynamic=True)
+        for x in (torch.randn(5, n) for n in (49, 7, 64, 65, 200, 1000)):
+            torch.testing.assert_close(for_all(x), function(x), rtol=1e-5, atol=1e-5)
+        [frame] = minidynamo.records.frames
+        [kernel] = frame.backend_record.kernels
+        tile, loops = kernel.source.split("    else:\n")
+        assert "if s1 <= RBLOCK:" in tile and tile.count("tl.load") == 1 and "r_start" in loops
+
+
+def test_gathered_rows_are_reduced_by_few_threads_each():
+    x, i = torch.randn(30, 70), torch.randint(-30, 30, (50,))
+    pairs = check(lambda x, i: (x[i] * x[i.flip(0)]).sum(-1), x, i, kernels=1)
+    one_tile = lambda x, i: (x[i].logsumexp(-1), x.amax(-1)[i] - x[i, 3], x[i].softmax(-1))  # noqa: E731
+    assert "for r_start in" in pairs and "r_start" not in check(one_tile, x, i)
+
+
+def test_kernels_that_compute_much_are_timed_though_they_move_little(monkeypatch):
+    about = types.SimpleNamespace(major=9, minor=0, name="a GPU")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    for rows, count in ((1 << 10, 1), (1 << 18, 4)):
+        configs = [Config((("XBLOCK", 1 << k), ("RBLOCK", 128)), 1) for k in range(4)]
+        launch = Launch({"x": rows, "r": 128}, configs, {}, False, [])
+        code = CudaCode(
+            Kernel("", [], [], [], "", launch=launch), "", torch.device("cuda"), 1 << 20
+        )
+        assert len(code.configs) == count
+
+
+def test_tiles_also_turn_what_lies_a_few_elements_apart():
+    x = torch.randn(4, 3, 40, 24).to(memory_format=torch.channels_last)
+    y = torch.randn(50, 60)
+    texts = [check(lambda x: x.transpose(-1, -2).double().contiguous(), x)]
+    texts += [check(lambda y: y[:, ::2].t().contiguous() * 2, y)]
+    texts += [check(lambda y: y[::2, ::2].contiguous() * 2, y)]
+    assert ["YBLOCK:" in text for text in texts] == [True, True, False]
+
+
+def test_the_larger_of_two_numbers_is_not_rounded():
+    x = torch.randn(9, 7).index_fill_(0, torch.tensor(2), torch.nan).bfloat16()
+    texts = [check(f, x, rtol=0) for f in (lambda x: F.relu(x), lambda x: F.relu(x) * 2)]
+    assert [text.count(".to(tl.bfloat16).to") for text in texts] == [0, 1]
+
+
 def test_integers_that_grow_beyond_32_bits_have_64():
     def grows(x):
         i = torch.arange(x.shape[0])
         j = i * 3_000_000 + 7
-        return (
-            i + x,
-            j * j,
-            j // 5 - (j % 3),
-            torch.where(i > 3, i, j * 1000),
-            (i.double() / 3).long(),
-        )
+        some = torch.where(i > 3, i, j * 1000), (i.double() / 3).long()
+        return i + x, j * j, j // 5 - (j % 3), *some
 
     check(grows, torch.randn(1500))
     check(

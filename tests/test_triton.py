@@ -63,7 +63,7 @@ def sums_of_exp(x):
 
 @pytest.mark.parametrize("columns", [100, 40_000])
 def test_the_maximum_and_the_sum_of_exp_are_found_in_one_loop(columns):
-    x = torch.randn(70, columns) * 4
+    x = torch.randn(140, columns) * 4
     x[1], x[2, 5:], x[3, 7], x[4, 0] = -torch.inf, -torch.inf, torch.nan, torch.inf
     e = minidynamo.explain(sums_of_exp)(x)
     torch.testing.assert_close(e.result, sums_of_exp(x), rtol=1e-5, atol=0, equal_nan=True)
@@ -89,9 +89,14 @@ PASSES = {  # function, inputs, kernels, how many read the first input, what one
     "var of columns": (lambda x: torch.var_mean(x, 0), (R(3000, 2400),), 2, 1, "_count"),
     "var of a prime number": (lambda x: x.var(0), (R(3001, 70),), 4, 2, "tmp"),
     "std of a middle axis": (lambda x: x.std(1), (R(8, 1024, 64),), 2, 1, "_count"),
-    "var of long rows": (lambda x: x.var(1), (R(70, 40_000),), 1, 1, "_count"),
+    "var of long rows": (lambda x: x.var(1), (R(140, 40_000),), 1, 1, "_count"),
     "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), (IMAGES,), 3, 2, "_count"),
     "group norm": (lambda x: F.group_norm(x, 8), (IMAGES,), 3, 2, "tl.sum"),
+    "runs": (lambda x, y: x.contiguous().view(8, 32, 2, 784) * y, (IMAGES, R(32, 1, 1)), 1, 1, "Y"),
+    "seven elements": (lambda x: x.sum(1), (R(9, 7, 40, 37).mT,), 1, 1, "YBLOCK"),
+    "few long rows": (lambda x: torch.var_mean(x, (0, 2)), (R(35, 64, 1024),), 2, 1, "_chunks"),
+    "rows in pieces": (lambda x: x - x.mean((0, 2), True), (R(8, 1024, 256),), 1, 1, "tl.sum"),
+    "many columns": (lambda x: x - x.mean(0), (R(256, 16_400),), 1, 1, "tl.range"),
     "softmax of few rows": (lambda x: torch.softmax(x, 1), (R(7, 300_000),), 3, 2, "exp"),
     "softmax of columns": (lambda x: torch.softmax(x, 0), (R(900, 2400),), 3, 2, "exp"),
     "all of a permuted one": (lambda x: x.t().amax(), (R(512, 500),), 2, 1, "in0 + (r0"),
@@ -198,12 +203,7 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
         "path": str(path),
         "name": name,
         "aligned": ["in0", "out0"],
-        "signature": {
-            "in0": "*fp32",
-            "out0": "*fp32",
-            "XBLOCK": "constexpr",
-            "RBLOCK": "constexpr",
-        },
+        "signature": dict(in0="*fp32", out0="*fp32", XBLOCK="constexpr", RBLOCK="constexpr"),
         "constants": {"XBLOCK": 1, "RBLOCK": 512},
         "num_warps": 4,
         "num_stages": 1,

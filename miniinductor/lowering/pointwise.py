@@ -99,8 +99,9 @@ def div(call: Call, a: Any, b: Any) -> TensorBox:
 
 @lower(aten.relu.default)
 def relu(call: Call, x: TensorBox) -> TensorBox:
-    dtype = promoted(DEFAULT, x)
-    return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, dtype)), x)
+    """16 bits hold the larger of two numbers that they hold: nothing is rounded."""
+    zero = functools.partial(ops.constant, 0, call.value.dtype)
+    return pointwise(call, lambda v: ops.maximum(v, zero()), x, promotion=Promotion.NO_OPMATH)
 
 
 def truth(value: Value, dtype: torch.dtype) -> Value:

@@ -49,7 +49,7 @@ from .registry import (
     view,
 )
 
-SHORT = 8, 4  # at most so many elements are written out, on a CPU and on a GPU
+SHORT = 8, 7  # at most so many elements are written out, on a CPU and on a GPU
 JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or"}
 EXTREMES = ("max", "min", "argmax", "argmin")
 # Our kernels have no loop over one element, and so no accumulator.  Eager's begins a sum with 0.0:

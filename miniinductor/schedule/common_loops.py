@@ -28,7 +28,7 @@ from .nodes import Group, Node, Pair, Refused
 Way: TypeAlias = Callable[[Group, Group], Pair]  # the pair over common loops; or raises Refused
 CACHED = 1 << 17  # CPU: elements that stay in a core's cache between two passes over them
 # GPU: a program may read a row of at most so many elements twice, if there are so many rows
-LONGEST_TWICE, LEAST_ROWS = 1024, 1024
+LONGEST_TWICE, LEAST_ROWS = 8192, 1024
 
 
 def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Size, ...] | None:

@@ -32,6 +32,7 @@ import importlib.metadata
 import importlib.util
 import itertools
 import json
+import math
 import os
 import queue
 import random
@@ -55,7 +56,7 @@ OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with 
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 ROUNDS = 25  # in which a configuration is timed
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
-TUNED_BYTES = 1 << 24  # a kernel that moves so many is timed in all its configurations
+TUNED = 1 << 24  # bytes moved, or elements computed, from which on all configurations are timed
 # dtype -> what Triton calls it in a signature
 SHORT = "bool:i1 float16:fp16 bfloat16:bf16 float32:fp32 float64:fp64"
 SHORT += " uint8:u8 uint16:u16 uint32:u32 uint64:u64 int8:i8 int16:i16 int32:i32 int64:i64"
@@ -243,7 +244,9 @@ class CudaCode:
         self.best_file = self.file("best", suffix=".best")
         name = disk().read(self.best_file)
         known = [c for c in self.configs if str(c).encode() == name]
-        if known or moved < TUNED_BYTES and not config.max_autotune:
+        sizes, _ = self.launch.at(*self.launch.hints)
+        work = max(moved, math.prod(sizes.get(axis, 1) for axis in "yxr"))
+        if known or work < TUNED and not config.max_autotune:
             self.configs = (known or self.configs)[:1]
 
     def file(self, *parts: object, suffix: str) -> str:

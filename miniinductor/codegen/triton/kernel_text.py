@@ -17,7 +17,7 @@ Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -57,8 +57,10 @@ class Line:
 
 @dataclass
 class Loop:
+    """Or a branch."""
+
     header: str
-    body: list[Line]
+    body: "Sequence[Code]"
 
 
 Code: TypeAlias = Line | Loop
@@ -103,7 +105,7 @@ def texts(code: Iterable[Code]) -> list[str]:
             found.append(piece.marked())
         else:
             found.append(marked(piece.header, "a loop"))
-            found += indent([line.marked() for line in piece.body])
+            found += indent(texts(piece.body))
     return found
 
 

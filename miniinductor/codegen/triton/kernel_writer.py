@@ -24,11 +24,13 @@ which it varies:
                                       ends a stage, and what a later stage needs of an earlier one's
                                       elements is computed again; max(v) and sum(exp(v - max)) are
                                       found in one pass: the online softmax
+                                      either: both, for rows of symbolic length
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
 sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
-is known, and rows of symbolic length are looped over.  Mirrors torch/_inductor/codegen/triton.py
-(paper section 4.4).  Left out: descending to CTA clusters.
+is known, a row of symbolic length is one tile if it fits.  Left out: descending to CTA clusters.
+
+Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).
 """
 
 import itertools
@@ -98,11 +100,17 @@ class TritonKernelWriter(TritonExpressions):
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
-        code = self.body()
-        if self.last:
-            text = "tl.debug_barrier()" + " " * 50 + "# every thread has read"
-            code.append(Line(text, origin="nothing is written before all is read"))
-        return self.kernel([*code, *self.last])
+        return self.kernel(self.body() if self.plan.kind != "either" else self.branches())
+
+    def branches(self) -> list[Code]:
+        """Both forms of a kernel of rows: for those that fit into a tile, and for longer ones."""
+        row, code = size_text(self.plan.axes[1].numel), list[Code]()
+        for kind, header in (("persistent", f"if {row} <= RBLOCK:"), ("looped", "else:")):
+            self.plan, counter = replace(self.plan, kind=kind), self.outside.counter
+            self.outside = self.scope = TileScope()
+            self.outside.counter, self.values, self.last = counter, {}, []
+            code.append(Loop(header, self.body()))
+        return code
 
     def body(self) -> list[Code]:
         if self.plan.kind == "looped":
@@ -111,7 +119,11 @@ class TritonKernelWriter(TritonExpressions):
         else:
             for node in self.plan.nodes:
                 self.play(node)
-        return [*self.grid_lines(), *self.outside.code]
+        code = [*self.grid_lines(), *self.outside.code]
+        if self.last:
+            text = "tl.debug_barrier()" + " " * 50 + "# every thread has read"
+            code.append(Line(text, origin="nothing is written before all is read"))
+        return [*code, *self.last]
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of each pointer, in order."""
@@ -331,7 +343,7 @@ class TritonKernelWriter(TritonExpressions):
             return self.to_dtype(value, torch.bool if kind == "any" else dtype)
         if kind in ABOUT and self.plan.kind == "persistent":
             about = self.reduction(dtype, src_dtype, ABOUT[kind], value, flat_index)
-            count = self.constant(self.plan.axes[1].numel, dtype)
+            count = self.index_expr(self.plan.axes[1].numel, dtype)
             each = term(self, kind, value, about, count)
             return self.reduction(dtype, src_dtype, "sum", each, flat_index)
         element = src_dtype if kind.endswith(("max", "min")) else dtype

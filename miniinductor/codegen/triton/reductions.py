@@ -48,12 +48,22 @@ from ...sizes.symbols import Size, hint, reshape_index, size
 from ..kernels import limit
 from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import Line, Tile, plain
-from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along_outputs, size_text
+from .tile_plan import (
+    ABOUT,
+    LARGEST_INT32,
+    NEIGHBOURS,
+    PERSISTENT,
+    PROCESSORS,
+    reads_along_outputs,
+    size_text,
+)
 
 # --- long reductions in two steps -----------------------------------------------------------------
 PROGRAMS = PROCESSORS * 8  # enough work for every processor
-# with so many rows, one program each keeps reductions that need one another in one kernel
+# with so many rows that fit a tile, one program each keeps reductions that need one another in one
+# kernel; of longer rows each processor should have one
 ENOUGH_ROWS = 64
+ENOUGH_COLUMNS = 1 << 14  # about four tiles of 32 for each processor
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
 LONGEST_RUN = 32  # elements beside each other in memory that are no row yet
 MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
@@ -89,9 +99,11 @@ def split(
     if columns:
         outputs, elements = outputs * run, elements // run
         wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
+        enough = ENOUGH_COLUMNS
     else:
         wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
-    if run == 1 and (wanted < 2 or not columns and outputs >= ENOUGH_ROWS):
+        enough = PROCESSORS if elements > PERSISTENT else ENOUGH_ROWS
+    if run == 1 and (wanted < 2 or outputs >= enough):
         return [buffer]
     wanted = max(wanted, 1)
     # whole chunks, and of whole tiles, need no masks
@@ -274,7 +286,6 @@ def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {1}, {helper})")
 
 
-ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 REDUCERS = {
     "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
     "prod": by_helper("multiply"),

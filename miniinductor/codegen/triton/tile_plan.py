@@ -8,6 +8,7 @@ In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before 
                                       lines
     persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
     looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
+    either        [XBLOCK, RBLOCK]    a row of symbolic length: persistent if it fits, else looped
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
 for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
@@ -26,8 +27,8 @@ the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sympy
@@ -48,6 +49,7 @@ PERSISTENT_FEW_COLUMNS = 1024  # and there are few columns
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
+SHORT_ROW = 2048  # the longest that several threads need not share
 LARGEST_INT32 = 2**31 - 1
 
 # (YBLOCK, XBLOCK, warps)
@@ -56,6 +58,8 @@ TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
 COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
 # (RBLOCK, warps, stages)
 ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
+# (RBLOCK, warps): few threads for each of 64 rows, whose places in memory all of them compute
+FEW_THREADS = ((16, 1), (32, 4))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
 PRODUCT_TILES = (
     (128, 256, 64, 3, 8),
@@ -101,21 +105,13 @@ def config_of(warps: int, stages: int = 1, **blocks: int) -> Config:
     return Config(named, warps, stages)
 
 
-def looped_config(warps: int, stages: int, **blocks: int) -> Config:
-    """stages: tiles in flight, see TritonKernelWriter.write_loop."""
-    config = config_of(warps, stages, **blocks)
-    return Config((*config.blocks, ("STAGES", stages)), warps, stages)
-
-
 def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
     or, of "pointwise", `reads_apart`."""
     x = sizes["x"]
-    if is_interpreting():
-        found = [interpreted_config(kind, sizes)]
-    elif kind == "pointwise":
+    if kind == "pointwise":
         found = pointwise_configs(x, columns)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
@@ -124,7 +120,9 @@ def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) ->
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
         found = looped_columns(x) if columns else looped_rows(x, sizes["r"])
-    return list(dict.fromkeys(found))
+        # tiles in flight, see TritonKernelWriter.write_loop
+        found = [replace(c, blocks=(*c.blocks, ("STAGES", c.num_stages))) for c in found]
+    return [interpreted(found[0], x)] if is_interpreting() else list(dict.fromkeys(found))
 
 
 def pointwise_configs(x: int, is_apart: bool) -> list[Config]:
@@ -148,44 +146,39 @@ def persistent_rows(x: int, r: int) -> list[Config]:
     rows = min(most, max(1, 1024 // block))
     of_a_warp = 512 if x > rows * 8 else 256  # few programs: more threads each
     warps = max(1, min(16, rows * block // of_a_warp))
-    found = [config_of(warps, x=rows, r=block)]
-    if block > 1024:
-        return found + [config_of(w, x=1, r=block) for w in (warps // 2, min(32, warps * 2))]
     # a warp waits for no other, and has several rows under way (65,536 rows of 256: half the time
     # of all others)
-    for elements, warps in ((512, 1), (2048, 1), (4096, 4)):
-        found.append(config_of(warps, x=min(most, max(1, elements // block)), r=block))
-    return found
+    others = [(512, 1), (2048, 1), (4096, 4)]
+    if block > 1024:
+        others = [(1, warps // 2), (1, min(32, warps * 2))]
+    tiles = [(rows * block, warps), *others]  # elements, warps
+    return [config_of(w, x=min(most, max(1, n // block)), r=block) for n, w in tiles]
 
 
 def looped_columns(x: int) -> list[Config]:
     most = power_of_2(x)
-    return [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
+    return [config_of(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
-    found = [looped_config(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
-    if r <= 2048:  # of symbolic length
-        found.insert(0, looped_config(4, 1, x=min(8, power_of_2(x)), r=256))
-    return found
+    if (
+        r <= SHORT_ROW
+    ):  # of symbolic length: about as many elements as now, in one step; or gathered
+        few = [config_of(w, x=min(64, power_of_2(x)), r=b) for b, w in FEW_THREADS]
+        return persistent_rows(x, max(NEIGHBOURS, r)) + few
+    return [config_of(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
 
 
-def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
-    """A few large tiles."""
-    side = {axis: power_of_2(size) for axis, size in sizes.items()}
-    if kind == "pointwise":
-        return config_of(1, x=min(INTERPRETED_TILE, side["x"]))
-    if kind == "tile":
-        return config_of(1, y=min(64, side["y"]), x=min(256, side["x"]))
-    r = side["r"] if kind == "persistent" else max(8, min(4096, side["r"]))
-    make = config_of if kind == "persistent" else looped_config
-    return make(1, 1, x=min(side["x"], INTERPRETED_TILE // r), r=r)
+def interpreted(config: Config, x: int) -> Config:
+    """The same in large tiles."""
+    blocks = dict(config.blocks)
+    most = INTERPRETED_TILE * blocks["XBLOCK"] // config.elements
+    blocks["XBLOCK"] = min(power_of_2(x), most)
+    return Config(tuple(blocks.items()), 1)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
     """For parts of so many elements in one kernel."""
-    if is_interpreting():
-        return config_of(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
     # (a warp that has found its part should do much: 1,024 elements each took half of 256)
     return config_of(4, x=1024 if sum(counts) < 1024 * PROCESSORS * 16 else 4096)
 
@@ -196,8 +189,6 @@ def product_configs(sizes: Mapping[str, int]) -> list[Config]:
 
     A tile's sides are at least 16, the smallest that the matrix units take."""
     m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")
-    if is_interpreting():
-        return [config_of(1, m=min(128, m), n=min(128, n), k=min(64, k))]
     fitting = [t for t in PRODUCT_TILES if t[0] <= m and t[1] <= n]
     programs = {t: -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) for t in fitting}
     many = [t for t in fitting if programs[t] >= PROCESSORS // 2] or fitting[-3:]
@@ -238,9 +229,11 @@ class Launch:
 # a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
 # tile of it would fill a processor, which then waits for memory and computes by turns
 LONG_ROW = 8192
+ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
+SHORT_STEPS = range(1, 5)  # elements: neighbours so far apart share a cache line
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
@@ -259,13 +252,10 @@ class Axis:
         self.mask: str | None = None  # the name of the mask, where the last tile is not full
         self.flat = str(self.loops[0][0]) if len(self.loops) == 1 else f"{name}index"
 
-    def index_text(self, start: str) -> str:
-        index = f"tl.arange(0, {self.block}){self.slice}"
-        return f"{start} + {index}" if start else index
-
     def lines(self, start: str) -> list[Line]:
         """Names of the loop variables, from the flat index that begins at `start`."""
-        texts = [noted(f"{self.flat} = {self.index_text(start)}", f"{self.name}: {self.numel}")]
+        index = f"{start}{' + ' if start else ''}tl.arange(0, {self.block}){self.slice}"
+        texts = [noted(f"{self.flat} = {index}", f"{self.name}: {self.numel}")]
         if self.mask:
             texts.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
         if len(self.loops) != 1:
@@ -321,7 +311,7 @@ def size_text(n: Size) -> str:
 class TilePlan(KernelPlan):
     """The plan of a kernel's loops, and the tiles that run over them: what the writer follows."""
 
-    kind: str  # "pointwise" | "tile" | "persistent" | "looped" | "product"
+    kind: str  # "pointwise" | "tile" | "persistent" | "looped" | "either" | "product"
     axes: list[Axis]
     sizes: dict[str, Size]  # axis -> elements
     configs: list[Config]
@@ -343,7 +333,6 @@ class TilePlan(KernelPlan):
 def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
-    again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
     columns = False
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies)
@@ -352,15 +341,7 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
         columns = reads_along_outputs(bodies, loops.x, loops.r)
-        # a row of symbolic length is looped over: in another call it may be longer than a tile
-        row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
-        scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
-        longest = PERSISTENT_COLUMNS if columns else PERSISTENT
-        if columns and hint(axes[0].numel, LIKELY) < PROCESSORS * FEW_COLUMNS:
-            longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
-        if not again and not scans:
-            longest = min(LONG_ROW, longest)
-        kind = "looped" if row > longest else "persistent"
+        kind = kind_of_rows(loops, axes, columns)
     return tile_plan(
         loops,
         kind=kind,
@@ -369,6 +350,32 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         configs=blocks_to_try(kind, axes, columns),
         columns=columns,
     )
+
+
+def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
+    """Is a row one tile, or looped over?"""
+    rows, row = (axis.numel for axis in axes)
+    again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
+    bodies = loops.bodies.values()
+    ops = {i.args[2] if i.op == "reduction" else i.op for body in bodies for i in body.walk()}
+    longest = PERSISTENT_COLUMNS if columns else PERSISTENT
+    if columns and hint(rows, LIKELY) < PROCESSORS * FEW_COLUMNS:
+        longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
+    if not again and "scan" not in ops:
+        longest = min(LONG_ROW, longest)
+        is_short = not columns and hint(row, MANY) <= SHORT_ROW
+        if is_short and ops.isdisjoint(ABOUT) and any(map(gathers, bodies)):
+            return "looped"  # few threads for each row
+    if hint(row, MANY) > longest:
+        return "looped"
+    if isinstance(row, int):
+        return "persistent"
+    return "either" if again and not columns else "looped"  # it may be longer in another call
+
+
+def gathers(body: LoopBody) -> bool:
+    """Does an index say where its rows lie?"""
+    return bool(body.inner) and any(is_indirect(access.index) for access in body.reads())
 
 
 def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
@@ -387,7 +394,8 @@ def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[s
     """The kind of tile, and its axes: one of them, or two where reads run along another loop than
     writes, or are those of an outer product."""
     x = loop_variables("x", len(outer))
-    cut = transposed_at(outer, bodies) or outer_product_at(outer, bodies)
+    indices = {access.index for body in bodies for access in body.reads()}
+    cut = transposed_at(outer, indices) or outer_product_at(outer, indices)
     if cut is None:
         return "pointwise", [Axis("x", x, outer, "")]
     return "tile", [
@@ -396,26 +404,39 @@ def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[s
     ]
 
 
-def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
-    """Number of loops that belong to y, if some read goes by steps of one along an earlier loop and
-    not along the last."""
+def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int | None:
+    """Number of loops that belong to y, if some read goes by shorter steps along an earlier loop
+    than along the last: by steps of one, or so short that they share a cache line."""
     *earlier, last = loop_variables("x", len(outer)) or [None]
-    indices = [access.index for body in bodies for access in body.reads()]
-    for number, variable in enumerate(earlier):
-        if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
-            continue
-        for index in indices:
-            along_last = step_inside(index, last, outer[-1])
-            if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
-                return number + 1
-    return None
+    found = [
+        (step, number + 1)
+        for number in range(len(earlier))
+        for index in indices
+        for step in SHORT_STEPS
+        if abs(step_inside(index, last, outer[-1]) or 0) > step
+        and min(hint(run_until(index, earlier[: number + 1], outer, step), 0), hint(outer[-1], 0))
+        >= LEAST_SIDE
+    ]
+    return min(found)[1] if found else None
 
 
-def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
+def run_until(
+    index: sympy.Expr, loops: Sequence[sympy.Symbol], sizes: Sequence[Size], step: int
+) -> Size:
+    """How many elements follow each other in memory, by such a step, along the last of these loops,
+    and those before it that go on where it ends."""
+    length: Size = 1
+    for variable, size in reversed([*zip(loops, sizes)]):
+        if stride_of(index, variable) != step * length:
+            break
+        length = length * size
+    return length
+
+
+def outer_product_at(outer: Sequence[Size], indices: Collection[sympy.Expr]) -> int | None:
     """Number of loops that belong to y, if each read is along those or along the others alone: of a
     tile, both are few."""
     x = loop_variables("x", len(outer))
-    indices = {access.index for body in bodies for access in body.reads()}
     met = {frozenset(index.free_symbols.intersection(x)) for index in indices} - {frozenset()}
     for cut in range(1, 1 if any(map(is_indirect, indices)) else len(x)):
         y, sides = set(x[:cut]), (outer[:cut], outer[cut:])
@@ -474,5 +495,5 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
     numel, block = axis.numel, config.block(axis.name)
     if isinstance(numel, int):
         return numel % block == 0
-    is_one_tile = axis.name == "r" and kind == "persistent"
+    is_one_tile = axis.name == "r" and kind != "looped"
     return not is_one_tile and bool(Mod(numel, block) == 0)
