@@ -186,7 +186,7 @@ def clean(value, pairs):
             value = value.replace(path, text)
         value = re.sub(r"(?:/[\w.-]+)+/ipykernel_\d+/\d+\.py", "notebook", value)  # any TMPDIR
         value = re.sub(r"\b\d{6,12}\.py:", "notebook:", value)
-        return re.sub(r"0x[0-9a-f]{8,16}", "0x...", value)
+        return re.sub(r"0x[0-9a-f]{9,16}", "0x...", value)  # addresses, not constants
     return value
 
 

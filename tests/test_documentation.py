@@ -195,7 +195,7 @@ def test_the_census_says_what_its_rows_say():
         str(found["eager faster by 5 %"]),
     )
     worst = list(found["classes"].values())[:6]
-    classes = re.search(r"The worst classes: (.*?) \(`bench", text)
+    classes = re.search(r"The lowest classes are (.*?) \(`bench", text)
     assert classes and re.findall(r"\d\.\d\d", classes[1]) == [f"{v:.2f}" for v in worst]
 
 

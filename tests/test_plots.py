@@ -50,3 +50,33 @@ def test_the_course_has_one_style():
                 r"""fontsize=[1-7]\b|edgecolor=|color="(?:0\.|#)\S*|facecolor=""", text
             )
             assert own == [], path.name
+
+
+def test_stored_measurements_say_where_they_come_from():
+    """Those that chapters show: device, versions, threads, date and command."""
+    texts = [path.read_text() for path in (ROOT / "notebooks" / "src").glob("*.py")]
+    shown = {name for text in texts for name in re.findall(r'recorded(?:_table)?\("(\w+)"', text)}
+    assert len(shown) >= 7
+    for name in sorted(shown):
+        run = plots.recorded(name)
+        assert run["machine"].keys() >= {"device", "torch", "python", "threads", "date"}, name
+        assert run["command"].startswith("python -m benchmarks --suite "), name
+
+
+def test_chapters_compare_with_one_limit_of_memory(monkeypatch):
+    """The same kernel must not be at its limit in one chapter and far from it in another."""
+    monkeypatch.syspath_prepend(str(ROOT / "notebooks"))
+    import roof
+
+    for name in ("11_cpp", "15_speed"):
+        text = (ROOT / "notebooks" / "src" / f"{name}.py").read_text()
+        assert "= measure_roof(variants" in text and "one, other = large(), large()" in text
+        assert not re.findall(r"out\.copy_\(|bandwidths?\b *=", text)  # no limit of its own
+    monkeypatch.setattr(roof, "SHAPE", (8, 8))
+    monkeypatch.setattr(roof, "BYTES", 256)
+    x = roof.large()
+    found = roof.measure_roof({"sum": lambda: x.sum()}, budget=0.01)
+    assert found.fastest in ("copying", "adding", "summing rows") and found.seconds.keys() == {
+        "sum"
+    }
+    assert found.bandwidth > 0

@@ -67,10 +67,10 @@ print(f"GPT-2: eager {eager:.0f} ms, compiled {compiled:.0f} ms, {eager / compil
 # traffic.
 #
 # *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one
-# step, puts everything back on the shelf, and then reads the next step. Capture is an observer who
-# writes down the recipe while the cook works. The compiler reads the whole recipe and notices that
-# five steps fit into the same pan. *Exactly:* the shelf is main memory, the pan is the CPU's
-# registers and cache, and a step is one kernel.
+# step, puts everything back on the shelf, and then reads the next step. Capture is like an
+# observer, who writes down the recipe while the cook works. The compiler reads the whole recipe and
+# notices that five steps fit into the same pan. *Exactly:* the shelf is main memory, the pan is the
+# CPU's registers and cache, and a step is one kernel.
 
 # %%
 def scaled_gelu(x, y):
@@ -83,8 +83,8 @@ print(f"eager moves 2 tensors for 2*x, 2 for +1, 2 for gelu, 2 for sigmoid, 3 fo
 print(f"needed are 3: read x, read y, write the result: {3 * megabytes:.0f} MB")
 
 # %% [markdown]
-# A compiler that sees all five operations at once can avoid the traffic between them. The stages of
-# ours, in order:
+# A compiler that sees all five operations at once can avoid the traffic between them. Our compiler
+# has these stages, in order:
 # <!-- shows: has(": 46 MB") and has(": 13 MB") -->
 #
 # | stage | takes | gives | more in |
@@ -124,8 +124,8 @@ e.replay
 
 # %% [markdown]
 # The replacement calls the compiled graph and returns its result. Python's own bytecode for the
-# five operations never runs. (The picture also names writes: `scaled_gelu` writes to no object, so
-# none are left to do.)
+# five operations never runs. (The right side would also list writes to objects, but `scaled_gelu`
+# makes none.)
 # <!-- shows: has("results = graph(x, y)") -->
 #
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
@@ -158,7 +158,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in shown])
 
 # %% [markdown]
 # All guards of a graph are compiled into one Python function. It runs before each call, and the
-# graph is used only if it returns True. (Chapter 05 reads the other guards.)
+# graph is used only if it returns True. (Chapter 05 explains the other guards.)
 # <!-- shows: has("SHAPE x.shape == (1024, 1024)") -->
 #
 # What happens when a guard fails? Four calls with three different shapes show it:
@@ -194,14 +194,15 @@ for node in e.main.compiled.functional_graph.graph.nodes:
 
 # %% [markdown]
 # `gelu` is gone. It is now made of `mul`, `erf` and `add`, which many other operations need as
-# well. A code generator that knows these few can compile all of them.
+# well. A code generator that knows these few simple operations can compile the others as well.
 # <!-- shows: not has("gelu") and has("erf") and has("add_tensor") -->
 #
 # ## Stage 5 · Lowering: tensors as functions of an index
 #
 # *Lowering* turns each ATen operation into a Python function from an index to a value. An operation
-# that needs a value of another one calls the other's function, so both become one loop body
-# (*inlining*). The result is the **loop IR** (IR: intermediate representation). It has these names:
+# that needs a value of another operation calls that operation's function, so both become one loop
+# body (*inlining*). The result is the **loop IR** (IR: intermediate representation). It has these
+# names:
 #
 # * `buf0` is a *buffer*, a tensor that gets memory;
 # * `i0` and `i1` are the row and the column of the element that is computed;
@@ -293,9 +294,9 @@ t = minidynamo.explain(talkative)(torch.randn(4))
 t
 
 # %% [markdown]
-# The table has two frames: the part before the `print`, and the resume function behind it. Each has
-# a kernel of its own. minidynamo records every graph break with its line, its reason, and a hint on
-# how to avoid it:
+# The table has two frames: the part before the `print`, and the resume function for the part after
+# it. Each has a kernel of its own. minidynamo records every graph break with its line, its reason,
+# and a hint on how to avoid it:
 # <!-- shows: count("talkative  ") + count("talkative at line") >= 2 and count("<resume of talkative") == 1 -->
 
 # %%
@@ -304,7 +305,8 @@ t.frames[0].breaks
 # %% [markdown]
 # ## The real model: GPT-2
 #
-# The same stages compile the whole model of the first cell, which nobody wrote for our compiler.
+# The same stages compile the whole model of the first cell. It comes from the library transformers,
+# and was not written for our compiler.
 
 # %%
 g = minidynamo.explain(model)(**inputs)
@@ -351,9 +353,10 @@ Code(without_comments(gelu.source), "cpp", f"{gelu.name}, of GPT-2")
 #
 # ## What does compiling cost?
 #
-# Compiling takes time, once. The table shows how long each stage of this compilation took. The row
-# `capture: backend` is the time for which minidynamo waits for miniinductor, so it contains all
-# rows that begin with `miniinductor`. (Chapters 08 to 13 explain these rows.)
+# Compiling takes time, but only in the first call. The table shows how long each stage of this
+# compilation took. The row `capture: backend` is the time for which minidynamo waits for
+# miniinductor, so it contains all rows that begin with `miniinductor`. (Chapters 08 to 13 explain
+# these rows.)
 
 # %% tags=["volatile"]
 g.times
@@ -448,7 +451,7 @@ check("00.1", kernels_of)
 # caller: it returns `(result, text to print)`. The check compiles `quiet` with `fullgraph=True`,
 # which turns any graph break into an error.
 #
-# *Hints.* A string is a constant. A compiled function may return Python objects beside tensors.
+# *Hints.* A string is a constant. A compiled function may return tensors and other Python objects.
 
 # %% tags=["exercise"]
 def quiet(x: torch.Tensor) -> tuple:

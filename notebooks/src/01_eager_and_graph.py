@@ -590,7 +590,7 @@ print(minidynamo.counters)
 # All three answers are right. The counters list two kinds of graph breaks, one at the branch on
 # `y.sum()` and one at the `float()`. The code behind a break becomes a *resume function*, which is
 # compiled like any other (chapter 06). The last lines name the guards that failed: the third input
-# has another shape.
+# has a different shape.
 # <!-- shows: n("graph_breaks:") == 5 and count("x a branch on a tensor's value") == 1 and count("x Tensor.__float__()") == 1 -->
 #
 # How do the mechanisms handle a real model? BERT takes its inputs by name and returns a data class.

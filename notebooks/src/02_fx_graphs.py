@@ -235,7 +235,7 @@ print(graphs[0].code)
 
 # %% [markdown]
 # Both products are gone. But this naive pass is wrong, in two ways. First, if `x` holds integers
-# and the factor is `1.0`, the product has another dtype than `x`. Second, the product is a new
+# and the factor is `1.0`, the product has a different dtype from `x`. Second, the product is a new
 # *object*: a caller that writes into it must not change `x`. The next cell shows the first mistake:
 # <!-- shows: not has("mul") and has("relu") -->
 
@@ -493,16 +493,16 @@ print(two_sizes())
 #
 # <details><summary>Hint: start</summary>
 #
-# `broadcast` compares sizes from the right: `shape[-1]`, `shape[-2]`, ... A size of 1 gives way to
-# any other. Refuse what is impossible with `raise Refused("why")`. `_matmul` returns the shape and
-# the dtype; its docstring says which products to refuse.
+# `broadcast` compares sizes from the right: `shape[-1]`, `shape[-2]`, ... If one of the two sizes
+# is 1, the result has the other size. Refuse what is impossible with `raise Refused("why")`.
+# `_matmul` returns the shape and the dtype; its docstring says which products to refuse.
 #
 # </details>
 # <details><summary>Hint: running</summary>
 #
-# `EAGER[node.op]` computes a node from the values of its arguments. An argument that is no node
-# stands for itself. Each input node takes the next of the given tensors. Keep the value of each
-# node in a dictionary.
+# `EAGER[node.op]` computes a node from the values of its arguments. An argument that is not a node
+# is its own value. Each input node takes the next of the given tensors. Keep the value of each node
+# in a dictionary.
 #
 # </details>
 # <details><summary>Hint: passes</summary>
@@ -587,7 +587,7 @@ also_here(
 # * A graph is a program as data: nodes with inputs *and* users.
 # * minidynamo's graphs contain functions and methods only. minidynamo decided control flow and
 #   inlined modules while capturing. Weights are `get_attr` nodes (in `torch.compile`: inputs).
-# * A backend turns a graph into a callable. A pass turns a graph into a graph that computes the
-#   same. It must check the conditions for this.
+# * A backend turns a graph into a callable. A pass turns a graph into another graph, and must check
+#   that both compute the same result.
 #
 # Next: how minidynamo gets to see the program in the first place.

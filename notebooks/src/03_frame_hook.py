@@ -254,8 +254,8 @@ start = text.index("#  if PY_VERSION_HEX >= 0x030D0000")
 Code(text[start:text.index("#  endif", start) + 8], "c", "frame_hook.c, CPython 3.12 and 3.13")
 
 # %% [markdown]
-# `swap_code` is the whole trick. It gives the frame another code object and sets the instruction
-# pointer to the beginning of the new bytecode.
+# `swap_code` does the swap. It gives the frame another code object and sets the instruction pointer
+# to the beginning of the new bytecode.
 #
 # PyTorch does more: it builds a second frame (a "shadow frame") for the replacement code, copies
 # the arguments into it, and frees it afterwards. Our hook reuses the frame that exists. This is
@@ -321,8 +321,8 @@ after = seconds(lambda: fib(20))
 print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   after {after * 1e3:.2f} ms")
 
 # %% [markdown]
-# The difference between the middle time and the first one is the price of the hook. The last time
-# should be close to the first, since the hook was off again.
+# The time with the hook on, less the time before, is the price of the hook. The time after should
+# be close to the time before, since the hook was off again.
 # <!-- shows: n("hook on") > n("before") -->
 #
 # ## The real callback
@@ -474,10 +474,10 @@ def run(cache: list, function, args: tuple, callback):
 check("03.3", run)
 
 # %% [markdown]
-# **03.4** (stretch) *In its place.* Write `with_other(program, old, new)`, which returns a hooked
-# version of `program`. In it every call of `old`, however deep, runs the code of `new`. Do not
-# assign anything: `old` itself and all globals stay as they are, and outside of the hooked call
-# `old` runs as before.
+# **03.4** (stretch) *Another function's code.* Write `with_other(program, old, new)`, which returns
+# a hooked version of `program`. Inside this version every call of `old`, however deep, runs the
+# code of `new`. Do not assign anything: `old` itself and all globals stay as they are, and outside
+# of the hooked call `old` runs as before.
 #
 # *Hints.* The callback answers for one code object only. Which guard is right if the arguments do
 # not matter?

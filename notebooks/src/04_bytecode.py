@@ -390,7 +390,7 @@ Table(["opcode", "times"], counts.most_common(8))
 # **04.1** (warm-up) *Loops.* Give the small machine the instructions `GET_ITER` and `FOR_ITER`.
 # `GET_ITER` replaces the top of the stack by an iterator over it. `FOR_ITER target` pushes the next
 # item. If no item is left, it removes the iterator and continues at `target`, which is the first
-# instruction behind the loop.
+# instruction after the loop.
 #
 # *Hints.* Use `next(iterator, NULL)`. The sequence is always known in this exercise.
 
@@ -500,10 +500,10 @@ check("04.4", TupleMachine)
 # %% [markdown]
 # ## Your own compiler: the stack machine
 #
-# **The piece.** This is the machine of this chapter, grown up. Its values are nodes of the graph,
-# objects from outside the frame (`Outside`), and plain Python values. You write the step of its
-# loop, most of its instructions, the call, and inlining. (The given `_call_with` takes the callee
-# and its arguments from the stack.) The head of the file explains the names that the hints use.
+# **The piece.** You extend the machine of this chapter. Its values are nodes of the graph, objects
+# from outside the frame (`Outside`), and plain Python values. You write the step of its loop, most
+# of its instructions, the call, and inlining. (The given `_call_with` takes the callee and its
+# arguments from the stack.) The head of the file explains the names that the hints use.
 #
 # <details><summary>Hint: start</summary>
 #

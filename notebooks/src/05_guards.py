@@ -197,7 +197,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # <!-- shows: has("VIEW_BITS") -->
 #
 # Every entry also has guards on its surroundings, such as grad mode, autocast and the default
-# dtype. They change what a PyTorch operation does.
+# dtype. These settings change what a PyTorch operation does.
 #
 # The picture shows the guards of one entry as a tree. Its roots are the parameters and the objects
 # that the entry holds. The values that were read from a root are below it, with the kinds of their
@@ -243,9 +243,10 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 #   gradients were enabled.
 #
 # `layout(x)` is a function in C. It returns the class, dtype, sizes, strides, device and flags of a
-# tensor as one sequence of bytes, so one comparison replaces seven guards. `still` is another one.
-# What is read from a module needs no second look as long as nobody has written to the dictionaries
-# in which it lies: Python counts writes. Then `still` compares the parameters' layouts only.
+# tensor as one sequence of bytes, so one comparison replaces seven guards. `still` is another
+# function in C, for values that are stored in a module. It asks whether any dictionary on the way
+# to these values was written to since the last check. If none was, `still` compares only the
+# layouts of the parameters, and the other guards on the module are skipped.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
@@ -516,8 +517,8 @@ check("05.4", counterexample)
 #
 # <details><summary>Hint: constants</summary>
 #
-# In Python `1 == 1.0 == True`, and `0.0 == -0.0`. In a program each of these values may give
-# another result.
+# In Python `1 == 1.0 == True`, and `0.0 == -0.0`. In a program each of these values may give a
+# different result.
 #
 # </details>
 # <details><summary>Hint: tensors</summary>
@@ -530,13 +531,13 @@ check("05.4", counterexample)
 # `self.name(dtype)` makes a name for it. Sizes and flags are their own text.
 #
 # </details>
-# <details><summary>Hint: the whole</summary>
+# <details><summary>Hint: the guard function</summary>
 #
 # Join the checks with `and`. If a source cannot be followed any more (a missing key, a missing
 # attribute), the guard has failed. The program must not see the exception.
 #
 # </details>
-# <details><summary>Hint: what was met before</summary>
+# <details><summary>Hint: objects that were wrapped before</summary>
 #
 # `known` is a dictionary from the id of an object to three things: its wrapped value, its source,
 # and the object itself. (Keeping the object makes sure that no other object gets its id.) If an

@@ -115,11 +115,11 @@ from steppers import breaks_walk
 breaks_walk(e)
 
 # %% [markdown]
-# *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write
-# that down in advance. So the recipe ends there, the cook phones, and a second recipe begins with
-# "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local
-# variables, a stack of half-evaluated expressions, and perhaps open `with` blocks. The code that continues needs all
-# three.
+# *The kitchen.* The recipe says "now phone the supplier and use whatever he has". The recipe cannot
+# say in advance what the supplier has. So the recipe ends there, the cook phones, and a second
+# recipe begins with "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame
+# holds local variables, a stack of half-evaluated expressions, and perhaps open `with` blocks. The
+# code that continues needs all three.
 # <!-- shows: count("Frame") == 5 -->
 #
 # ## The rest of a function as a function
@@ -138,10 +138,10 @@ print("\n".join([*listed[:5], "  ...", *listed[-6:]]))         # its beginning a
 
 # %% [markdown]
 # The first two instructions are new: one begins the function, the other jumps to line 4. The
-# original body follows, whole and in order. So a resume function is the original body behind a few
-# new instructions, which restore the stack and jump to the right place. Loops, `with` and `try`
-# need no special treatment: the jump leads into the original body, where the loop or the block
-# still surrounds its target.
+# original body follows, whole and in order. So a resume function is a few new instructions,
+# followed by the original body. The new instructions restore the stack and jump to the right place.
+# Loops, `with` and `try` need no special treatment: the jump leads into the original body, where
+# the loop or the block still surrounds its target.
 # <!-- shows: has("JUMP_FORWARD") and count("RESUME") == 2 -->
 #
 # The result is an ordinary function. Call it:
@@ -200,8 +200,8 @@ e.frames[0].bytecode
 # %% [markdown]
 # Look for three calls in the replacement (unfold the rest to see all of it): the graph, `float` in
 # plain Python, and `hand_over`. The last one calls the resume function with the values in the list.
-# (A call at the very beginning only counts.) The graph returns two results: the mean, which `float`
-# receives, and the new `x`, which is still alive.
+# (The call at the very beginning only updates the counters.) The graph returns two results: the
+# mean, which `float` receives, and the new `x`, which is still alive.
 # <!-- shows: has("original bytecode") -->
 #
 # ## A branch on data
@@ -305,9 +305,10 @@ from parts import part
 part(RootFrame.ends_here, ("if self.info", "return"))
 
 # %% [markdown]
-# `forced` maps the steps at which earlier attempts broke to the reasons. When the current step is one of
-# them, the loop ends, and `split` holds the place. (`groups` tells which operations belong to one
-# instruction of CPython, since a frame is split between instructions only.)
+# `forced` maps the steps at which earlier attempts broke to the reasons. When the current step is
+# one of them, the method stores the place of the break in `self.split`, and the loop ends.
+# (`groups` says which operations belong to one instruction of CPython. A frame is split only
+# between such instructions.)
 # <!-- shows: has("self.forced[self.step]") -->
 #
 # ## No breaks allowed
@@ -544,7 +545,7 @@ check("06.4", best_break)
 # function. An instruction inside a `try` or a `with` has an `exc`.
 #
 # </details>
-# <details><summary>Hint for the curious: the rest of a rest</summary>
+# <details><summary>Hint for the curious: a resume function that breaks</summary>
 #
 # A loop that breaks in each turn would make a new function each time. Look up the original in
 # `ORIGINS`, and subtract the number of instructions that were put in front of it. Then the second
@@ -561,11 +562,12 @@ check("06.4", best_break)
 # the check can give the numbers their names.
 #
 # </details>
-# <details><summary>Hint for the curious: the rest</summary>
+# <details><summary>Hint for the curious: the resume function</summary>
 #
-# `machine.first` maps the id of a native instruction to the operation that it begins. The refused statement
-# starts at the *last* native instruction of `machine.pc`. Copy its instructions with `replace(ins, exc=None)`, because the
-# copy of a jump gets another target. Variables that the statement stores are locals of the rest, too.
+# `machine.first` maps the id of a native instruction to the operation that it begins. The refused
+# statement starts at the *last* native instruction of `machine.pc`. Copy its instructions with
+# `replace(ins, exc=None)`, because the copy of a jump gets a different target. Variables that the
+# statement stores are locals of the rest, too.
 #
 # </details>
 
@@ -610,8 +612,8 @@ also_here("minidynamo/convert/conversion.py", "minidynamo/rebuild/resume.py")
 #
 # * A break splits a frame into a compiled first part, one instruction of plain Python, and a resume
 #   function.
-# * The resume function is the original code behind a few instructions that restore the stack.
-#   minidynamo captures it like any function.
+# * The resume function begins with a few instructions that restore the stack. The original code
+#   follows them. minidynamo captures it like any function.
 # * Every break is a record with kind, reason, hint and line; `fullgraph=True` makes it an error.
 #
 # Next: writes that other code can see.

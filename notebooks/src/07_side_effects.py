@@ -40,7 +40,7 @@ torch.set_grad_enabled(False);
 #
 # The first naive version *performs the writes while tracing*. Then they happen once, at compile
 # time, and never again (as with staging in chapter 01). The second *drops the writes*. Then code
-# that reads the objects later computes something else than in eager mode. The next cell shows the
+# that reads the objects later finds values that differ from eager mode. The next cell shows the
 # first version fail:
 
 # %%
@@ -189,9 +189,9 @@ minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).repl
 # ## Identity: one object, one variable
 #
 # A list that a program knows by two names must stay one list. So minidynamo keeps one variable for
-# each real object. The compiled code may rely on two inputs being one object, or being two. Then a
-# guard checks this. The next cell first passes the same list as both arguments, then two lists. The
-# counter at the end gives the reason for the recompilation:
+# each real object. The compiled code may rely on two inputs being one object, or being two objects.
+# In both cases a guard checks that. The next cell first passes the same list as both arguments,
+# then two lists. The counter at the end gives the reason for the recompilation:
 
 # %%
 def two_names(x, a, b):
@@ -215,7 +215,7 @@ minidynamo.counters["recompiles"]
 # An object that the frame makes exists only symbolically at first. It *escapes* if the frame
 # returns it, stores it in an older object, or leaves it to a closure. The replacement code builds
 # the objects that escape, and no others. The last lines of the next cell look for two constants in
-# the new code, one in each kind of object:
+# the new code. One belongs to an object that escapes, the other to an object that does not:
 
 # %%
 from dataclasses import dataclass

@@ -19,9 +19,9 @@
 # views explicit. Then a cut divides the joint graph into a forward graph and a backward graph, so
 # that the forward graph saves few bytes for the backward graph.
 #
-# **What you will learn:** why eager autograd cannot differentiate a compiled forward; the ATen trace;
-# functionalization; the joint graph; recomputation against memory as a minimum cut; what surrounds the two compiled
-# graphs.
+# **What you will learn:** why eager autograd cannot differentiate a compiled forward; the ATen
+# trace; functionalization; the joint graph; how a minimum cut weighs memory against recomputation;
+# what surrounds the two compiled graphs.
 #
 # **Files of this chapter:** `miniinductor/autograd/`.
 
@@ -76,7 +76,7 @@ Table(["kept for backward", "shape", "bytes"], kept, "what eager keeps for sum(g
 # %% [markdown]
 # The first row is `x`, which is in memory anyway. The third tensor is the second one times 2, so
 # one multiplication would recompute it. Eager does not know that. A compiler that sees forward
-# *and* backward does.
+# *and* backward knows it.
 # <!-- shows: count("(4, 8)") == 3 and n("tanh(x @ w) * 2 ", 2) == 128 -->
 #
 # *The kitchen.* A cook who reads one line of the recipe at a time keeps every bowl, in case it is needed again. A cook who
@@ -187,8 +187,8 @@ cut_walk(e.main.compiled)
 
 # %% [markdown]
 # An early cut keeps few bytes and recomputes many values; a late cut keeps many bytes. The best cut
-# need not lie behind one operation: it may keep an early value of one branch and a late value of
-# another. And it must not compute a matrix product twice.
+# need not be at one point of the order: it may keep an early value of one branch and a late value
+# of another. And it must not compute a matrix product twice.
 # <!-- shows: has("128 bytes") and has("384 bytes") -->
 #
 # The **minimum cut** is a problem with a textbook algorithm. It works on a network with two extra
@@ -265,18 +265,18 @@ assert kept["recompute-all"] < kept["min-cut"] < kept["eager"] < kept["save-ever
 Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forward half")
 
 # %% [markdown]
-# `save-everything` keeps more bytes than eager. It also saves the results of *decomposed* operations,
-# which eager's kernels keep to themselves. `min-cut` keeps fewer bytes than either, since it recomputes cheap
-# values.
+# `save-everything` keeps more bytes than eager. It also saves intermediate results of *decomposed*
+# operations, which eager's kernels never store. `min-cut` keeps fewer bytes than either, since it
+# recomputes cheap values.
 # <!-- shows: n("min-cut") < n("eager") < n("save-everything") -->
 #
 # `recompute-all` keeps the fewest bytes, but only a little fewer than `min-cut`. The two rows differ by the two results called
 # `mean`, which are small and come from reductions over all of `h`. `min-cut` saves such a result, because a second reduction costs more time than
 # its few bytes are worth.
 #
-# Every policy saves dropout's random numbers, as the mask (`bernoulli`) or
-# as the scaled mask that is multiplied with the data (`div`). If the backward graph drew them again, it would get another
-# mask, and compute the gradient of a different function.
+# Every policy saves dropout's random numbers, as the mask (`bernoulli`) or as the scaled mask that
+# is multiplied with the data (`div`). If the backward graph drew them again, it would get a
+# different mask, and compute the gradient of a different function.
 #
 # ## Around the two graphs
 #
@@ -552,15 +552,16 @@ check("08.4", gradients)
 # second gradient is `-g * result / b`. If several elements are the largest, they share the
 # gradient.
 #
-# `_spread` gives a sum's gradient its dimensions back, with size 1; then it can be expanded. To
-# invert `order`, write at place `d` where `order` has `d`.
+# `_spread` gives the gradient of a sum its removed dimensions back, with size 1, so that you can
+# expand it. The inverse of `order` has, at place `d`, the position of `d` in `order`.
 #
 # </details>
 # <details><summary>Hint: the walk</summary>
 #
-# Call `RULES[node.op](gradient of the node, node, *node.args)`, and send each gradient, fitted, to its
-# argument. A value that is used twice gets the sum of both gradients. An operation without
-# a rule, such as `eq` or `add_rows`, sends nothing. Take a copy of `graph.nodes` before you add nodes.
+# Call `RULES[node.op](gradient of the node, node, *node.args)`, and pass each gradient through
+# `fit` before you send it to its argument. A value that is used twice gets the sum of both
+# gradients. An operation without a rule, such as `eq` or `add_rows`, sends nothing. Take a copy of
+# `graph.nodes` before you add nodes.
 #
 # </details>
 # <details><summary>Hint: matrices</summary>

@@ -46,8 +46,8 @@ from miniinductor.lowering import decompositions
 excerpt(decompositions.softmax)
 
 # %% [markdown]
-# After decomposition the graph has only simple operations. (`x = None` frees a value behind its last reader. The second list of the result is for inputs that
-# the program writes to; here it is empty.)
+# After decomposition the graph has only simple operations. (`x = None` frees a value after its last
+# reader. The second list of the result is for inputs that the program writes to; here it is empty.)
 # <!-- shows: has("torch.exp(wide") -->
 
 # %%
@@ -441,11 +441,12 @@ class Counter(CountingBase):
 check("09.3", Counter)
 
 # %% [markdown]
-# **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a number. A view is
-# another loader: it changes the index and asks the first loader. Write `view(load, kind, *how)` for three
-# kinds. `"permute", order`: dimension `d` of the view is dimension `order[d]` of the source.
-# `"slice", dim, start, step`: as `x[start::step]` in one dimension. `"expand", dim`: the source has size 1 in that dimension,
-# and the view any size.
+# **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a
+# number. A view is another loader: it changes the index and asks the first loader. Write
+# `view(load, kind, *how)` for three kinds. `"permute", order`: dimension `d` of the view is
+# dimension `order[d]` of the source. `"slice", dim, start, step`: as `x[start::step]` in one
+# dimension. `"expand", dim`: the source has size 1 in that dimension, and the view may have any
+# size there.
 #
 # *Hints.* Return a function of the new index. With which index does it call `load`? For permute, write down where
 # place `d` of the new index goes.
@@ -480,9 +481,11 @@ check("09.4", view)
 # %% [markdown]
 # ## Your own compiler: loops
 #
-# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value without a loop of its own is a function from an index to an
-# expression. You write six things: the lowering of each node; the reads and the cost of an expression; the element of an argument; such functions for pointwise
-# operations, `permute` and `reshape`; the two ways to make a loop; and the arguments of torch's kernels.
+# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value without a
+# loop of its own is a function from an index to an expression. You write six things: the lowering
+# of each node; the reads and the cost of an expression; the element of an argument; the index
+# functions of pointwise operations, `permute` and `reshape`; the two ways to make a loop; and the
+# arguments of torch's kernels.
 #
 # <details><summary>Hint: nodes</summary>
 #
@@ -506,10 +509,10 @@ check("09.4", view)
 # </details>
 # <details><summary>Hint: loops</summary>
 #
-# The index of a stored value is `(i0, i1, ..., c)`: `rows_and_column` makes it, and `at` puts `"0"` in the
-# dimensions of size 1. `self.add(node, Loop, rows, columns, reduction, value)` writes the step. The last
-# dimension is the columns, the others are the rows. A value without dimensions is one column.
-# A reduction loops over the shape of its *argument*.
+# The index of a stored value is `(i0, i1, ..., c)`: `rows_and_column` makes it, and `at` puts `"0"`
+# in the dimensions of size 1. `self.add(node, Loop, rows, columns, reduction, value)` writes the
+# step. The last dimension gives the columns, and the other dimensions give the rows. Treat a value
+# without dimensions as a row with one column. A reduction loops over the shape of its *argument*.
 #
 # </details>
 

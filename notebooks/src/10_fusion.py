@@ -221,8 +221,9 @@ part(Scheduler.candidates, "found =", ("def score", "return category"), "return 
 # %% [markdown]
 # `self.category` returns the kind of a pair and the bytes that fusing it saves. `rank` is the place
 # of a node in the program. Tuples compare from the left: a pair that is not horizontal comes first,
-# then the pair that saves more bytes, then the nearer pair, and then the pair that is earlier in
-# the program (`-a`, `-b`).
+# then the pair that saves more bytes, then the nearer pair, and then the pair whose first node is
+# earlier in the program (`-a`). The first node of a pair comes before the second in the program, so
+# `a - b` is larger for a nearer pair.
 # <!-- shows: has('category != "horizontal", saved') -->
 #
 # How much time does each step save? The next table compares four settings of the compiler with eager, measured on one core:
@@ -232,7 +233,7 @@ import time
 
 from benchmarks.runner import interleave, keep_freed_memory
 
-torch.set_num_threads(1)                # neighbours disturb one core least
+torch.set_num_threads(1)                # other processes disturb one core least
 keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
 
 def layer_norm_gelu(x, w, b):
@@ -459,9 +460,10 @@ check("10.4", fuse)
 # </details>
 # <details><summary>Hint: when</summary>
 #
-# Both need the same rows, compared as texts (`text_of`). From chapter 14 on a size may be a symbol, and two symbols
-# may be equal by chance. And the second may read only its own row of each buffer that the first writes:
-# the first places of the index must be those of the loop.
+# Both units must have the same rows. Compare the rows as texts, with `text_of`. From chapter 14 on
+# a size may be a symbol, and two symbols may be equal by chance. The second unit may read only its
+# own row of each buffer that the first writes: the first places of the index must be those of the
+# loop.
 #
 # </details>
 # <details><summary>Hint: cycles</summary>
@@ -472,8 +474,8 @@ check("10.4", fuse)
 # </details>
 # <details><summary>Hint: rounds</summary>
 #
-# After each fusion compare all pairs again: the new kernel shares other bytes. Put it anywhere in the list, then
-# sort: visit what a unit needs before the unit itself.
+# After each fusion compare all pairs again, because the new kernel may share more bytes with the
+# others. Put it anywhere in the list, then sort: visit what a unit needs before the unit itself.
 #
 # </details>
 

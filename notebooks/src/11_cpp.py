@@ -121,10 +121,11 @@ from miniinductor.codegen.cpp import expressions as cpp_expressions
 excerpt(cpp_expressions.CppScope.temporary)
 
 # %% [markdown]
-# `lookup` searches this scope and the scopes around it for the expression. If a scope has it,
-# `temporary` returns its variable. Otherwise `temporary` writes a new line with the C type.
-# (`playing.value` is the graph operation whose body runs now. `makers` lists the operations that
-# use a value; the generated comments name them.) The end of a loop ends its scope.
+# `lookup` searches this scope and the scopes around it for the expression. If a scope has computed
+# the expression, `temporary` returns the variable of that scope. Otherwise `temporary` writes a new
+# line with the C type. (`playing.value` is the graph operation whose body runs now. `makers` lists
+# the operations that use a value; the generated comments name them.) The end of a loop ends its
+# scope.
 #
 # Here is `exp` of the prelude. `fma(a, b, c)` is `a * b + c`, and `horner` evaluates a polynomial.
 # Adding `SHIFT` rounds a number to an integer. The last two lines multiply by a power of two:
@@ -185,8 +186,9 @@ e.kernels
 # %% [markdown]
 # `acc0` is the maximum of the row, `acc1` is the sum, and `scratch0` is the small array. `lane0`
 # has 64 partial results, called *lanes*, so that vector instructions can update many of them at
-# once. The loop over `r0_group` takes 64 elements at a time, and a shorter loop takes the other 40.
-# `mini::maximum` keeps a NaN, which the small generator's `maximum` loses.
+# once. The loop over `r0_group` takes 64 elements at a time. Two shorter loops take the last 32 and
+# 8 elements, and have lanes of their own (`lane32_0` and `lane8_0`). `mini::maximum` keeps a NaN,
+# which the small generator's `maximum` loses.
 # <!-- shows: has("float lane0[64]") and has("scratch0[1000]") and has("acc1") -->
 #
 # ## Accurate sums
@@ -238,40 +240,34 @@ e.kernels
 # ## How close to the limit of the machine?
 #
 # Either memory or arithmetic limits the speed of a kernel. The kernels here do little arithmetic,
-# so memory limits them. The next cell measures this limit on one core: the best rate of copying,
-# adding and summing the rows of 64 MB, which are too large for the caches. Then it measures our
-# kernels and eager. A bar is the rate at which a program moves its inputs and outputs; the dashed
-# line is the limit.
+# so memory limits them. The next cell measures this limit on one core. It is the best rate of
+# copying, adding and summing the rows of tensors of 64 MB, which no cache can hold. (The file
+# `roof.py` beside this notebook has the measurement; chapter 15 uses it as well.) The programs take
+# turns with our kernels and eager's. A bar is the rate at which a program moves its inputs and
+# outputs, and the dashed line is the limit. The title names the machine:
 
 # %% tags=["volatile"] alt="Bars from zero: the useful bytes a second of each program, ours and eager; a dashed line shows the limit"
-import time
+import matplotlib.pyplot as plt
 
 from benchmarks.plots import LOOKS
 from benchmarks.runner import interleave, keep_freed_memory
+from roof import BYTES, large, measure_roof, this_machine
 
 torch.set_num_threads(1)                # other processes disturb one core least
 keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
-large, other = torch.randn(16384, 1024), torch.randn(16384, 1024)      # more than the caches hold
-out = torch.empty_like(large)
-limits = {"copying": (2, lambda: out.copy_(large)), "adding": (3, lambda: torch.add(large, other, out=out)),
-          "summing rows": (1, lambda: large.sum(-1))}
-programs = {"gelu(x) * y": (3, gelu_gate, (large, other)), "softmax": (2, lambda x: torch.softmax(x, -1), (large,)),
-            "sum of each row": (1, lambda x: x.sum(-1), (large,))}
-variants, passes = {}, {}               # passes: how often 64 MB must be read or written
-for name, (n, run) in limits.items():
-    variants[name], passes[name] = run, n
-for name, (n, function, inputs) in programs.items():
-    compiled = minidynamo.compile(function)
-    compiled(*inputs)
-    variants["ours", name] = lambda compiled=compiled, inputs=inputs: compiled(*inputs)
-    variants["eager", name] = lambda function=function, inputs=inputs: function(*inputs)
-    passes["ours", name] = passes["eager", name] = n
-# the processor's time, and the best round of each: other processes count least
-timings = interleave(variants, budget=4, clock=time.process_time)
-rate = {name: passes[name] * large.numel() * 4 / 1e9 / min(timings[name].seconds) for name in variants}
-best = max(limits, key=rate.get)
-
-import matplotlib.pyplot as plt
+one, other = large(), large()
+programs = {                            # name: how many tensors it must read or write, function, inputs
+    "gelu(x) * y": (3, gelu_gate, (one, other)),
+    "softmax": (2, lambda x: torch.softmax(x, -1), (one,)),
+    "sum of each row": (1, lambda x: x.sum(-1), (one,)),
+}
+variants = {}
+for name, (_, function, inputs) in programs.items():
+    for who, run in (("ours", minidynamo.compile(function)), ("eager", function)):
+        variants[who, name] = lambda run=run, inputs=inputs: run(*inputs)
+roof = measure_roof(variants)
+rate = {(who, name): programs[name][0] * BYTES / roof.seconds[who, name] / 1e9 for who, name in variants}
+limit = roof.bandwidth / 1e9
 
 figure, axis = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for shift, who in ((-0.2, "ours"), (0.2, "eager")):
@@ -280,19 +276,20 @@ for shift, who in ((-0.2, "ours"), (0.2, "eager")):
               color=colour, hatch=hatch)
 axis.set_yticks(range(len(programs)), list(programs))
 axis.invert_yaxis()
-axis.axvline(rate[best], linestyle="--", color="black", label=f"limit: {best}")
+axis.axvline(limit, linestyle="--", color="black", label=f"limit: {roof.fastest}")
 axis.set_xlabel("GB/s of necessary traffic (longer is better)")
-axis.legend(fontsize=8);
+axis.set_title(this_machine())
+axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1));
 
 # %% [markdown]
 # The next cell prints the same rates as percentages of the limit:
 # <!-- general -->
 
 # %% tags=["volatile"]
-print(f"the limit is the rate of {best}: {rate[best]:.0f} GB/s")
+print(f"the limit is the rate of {roof.fastest}: {limit:.0f} GB/s on {this_machine()}")
 for name in programs:
     ours, eager = rate["ours", name], rate["eager", name]
-    print(f"{name:16} ours {ours:5.1f} GB/s, {ours / rate[best]:4.0%} of the limit;   eager {eager:5.1f} GB/s, {eager / rate[best]:4.0%}")
+    print(f"{name:16} ours {ours:5.1f} GB/s, {ours / limit:4.0%} of the limit;   eager {eager:5.1f} GB/s, {eager / limit:4.0%}")
 
 # %% [markdown]
 # No program can be faster than memory. A figure above 100% has one of two causes. Either other
@@ -309,8 +306,8 @@ for name in programs:
 #
 # `#pragma omp parallel for` divides a loop into one piece for each thread. The gain depends on what
 # the kernel waits for. Each core has its own arithmetic, but all cores share the memory. The gain
-# also depends on free cores. The next plot shows three kernels, with one thread and with more. The
-# dashed line is a perfect gain:
+# also depends on free cores. The next plot shows three kernels, with one thread and with more, on
+# the machine in its title. The dashed line is a perfect gain:
 
 # %% tags=["volatile"] alt="Lines: how many times faster than one thread three kernels run with more threads; a dashed line shows the perfect gain"
 import os
@@ -333,34 +330,37 @@ for name, (function, inputs) in work.items():
             run(*inputs)
         with_threads()                  # compiles
         variants[threads] = with_threads
-    scaling[name] = {n: min(t.seconds) for n, t in interleave(variants, budget=1.5).items()}    # the best round
+    scaling[name] = {n: min(t.seconds) for n, t in interleave(variants, budget=4).items()}    # the best round
 torch.set_num_threads(1)
 
 figure, axis = plt.subplots()
 for marker, (name, seconds) in zip("osd", scaling.items()):
     axis.plot(counts, [seconds[1] / seconds[n] for n in counts], marker=marker, label=name)
 axis.plot(counts, counts, color="black", linestyle="--", label="perfect")
-axis.set(xticks=counts, xlabel=f"threads (this machine has {cores} cores)", ylabel="times faster than one thread")
+axis.set(xticks=counts, xlabel="threads", ylabel="times faster than one thread", title=this_machine())
 axis.set_ylim(bottom=0)
 axis.legend();
 
 # %% [markdown]
-# A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no
-# other process uses. The figures are those of the best round of many, which other processes disturb
-# least. The next cell prints them:
+# A parallel loop ends when its slowest piece ends. So threads make a kernel faster only if no other
+# process uses their cores. The plot uses the best of many rounds, which other processes disturb
+# least. The next cell prints its figures:
 # <!-- general -->
 
 # %% tags=["volatile"]
 most = counts[-1]
+print(f"measured on {this_machine()}:")
 for name, seconds in scaling.items():
     print(f"{name:38} {most} threads: {seconds[1] / seconds[most]:.2f} times as fast as one")
 
 # %% [markdown]
-# On a quiet machine arithmetic gains the most, because each core brings its own. (On a busy one the
-# gains are too small.) The kernel that waits for memory gains less. The small kernel gains nothing:
-# starting and joining threads would take longer than the kernel runs. So the generator writes the
-# pragma for threads only where the work is large. The next cell prints the pragmas of one function,
-# for the small and for the large array:
+# On a machine without other work, the kernel with much arithmetic gains the most: two cores do
+# nearly twice the arithmetic of one. The kernel that waits for memory gains less, because the cores
+# share the memory. With many cores this difference is larger than with two. On a busy machine all
+# gains are smaller. The small kernel gains nothing, because it has no threads: starting and joining
+# them would take longer than the kernel runs. So the generator writes the pragma for threads only
+# where the work is large. The next cell prints the pragmas of one function, for the small and for
+# the large array:
 # <!-- general -->
 
 # %%
@@ -373,11 +373,9 @@ for inputs in ((small,), (x,)):
     print(tuple(inputs[0].shape), pragmas(lambda x: torch.exp(torch.sin(x)), *inputs))
 
 # %% [markdown]
-# Only the second pragma has `parallel`; both have `simd`, the vector instructions. (A kernel
-# reports a problem in `error`. Here this happens if an angle is too large for the fast sine; the
-# kernel then runs again with the exact sine.) Sums need care. With threads each piece has its own
-# partial result, and the kernel adds the partial results at the end. A different number of threads
-# adds in a different order, so the last digits may differ.
+# Only the second pragma has `parallel`; both have `simd`, the vector instructions.  Sums need care.
+# With threads each piece has its own partial result, and the kernel adds the partial results at the
+# end. A different number of threads adds in a different order, so the last digits may differ.
 # <!-- shows: count("parallel") == 1 and count("simd") == 2 -->
 #
 # ## Compile time is part of the product
@@ -498,7 +496,7 @@ check("11.1", TinyCppOnce)
 
 # %% tags=["exercise"]
 class TinyCppNan(TinyCppBase):
-    """maximum goes as torch.maximum does."""
+    """maximum treats NaN as torch.maximum does."""
     ### BEGIN SOLUTION instead of pass
     def maximum(self, a, b):
         return self.line(f"{a} != {a} || {a} > {b} ? {a} : {b}")
@@ -543,9 +541,9 @@ def row_sums(rows: int, columns: int) -> str:
 check("11.3", row_sums)
 
 # %% [markdown]
-# **11.4** (stretch) *Tiles.* A transpose reads rows and writes columns. Each write touches another
-# cache line. When the loop comes to the next number of a line, the line has left the cache. Tiles
-# help: the loop finishes a small square while its lines are still in the cache. Write
+# **11.4** (stretch) *Tiles.* A transpose reads rows and writes columns. Each write touches a
+# different cache line. When the loop comes to the next number of a line, the line has left the
+# cache. Tiles help: the loop finishes a small square while its lines are still in the cache. Write
 # `in_tiles(rows, columns, tile)`, which returns all pairs `(row, column)`, tile by tile. The tiles
 # go from left to right, then down; inside a tile the pairs go row by row. Tiles at the edges are
 # smaller.

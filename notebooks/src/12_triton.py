@@ -73,7 +73,7 @@ gpu()
 # read 32 scattered floats instead, 32 sectors move, and the warp throws 28 of each 32 bytes away.
 #
 # A GPU hides the distance to memory in three ways. Other warps run in the meantime. One thread has
-# several loads under way at once. Copies into shared memory run beside the arithmetic.
+# several loads under way at once. Copies into shared memory run at the same time as arithmetic.
 #
 # *The kitchen.* A hundred and thirty-two kitchens share one cellar. A porter brings crates of eight
 # bottles. If the 32 cooks of a team want 32 neighbouring bottles, four crates are enough. *Exactly:*
@@ -87,7 +87,7 @@ gpu()
 
 # %%
 def sectors(addresses, size=32):
-    """Sectors that one load instruction of a warp touches; the byte address of each thread that takes part."""
+    """How many sectors one load instruction touches; addresses: one byte address for each thread that takes part."""
     return len({address // size for address in addresses})
 
 rows, columns, warp = 32, 1000, range(32)
@@ -202,13 +202,14 @@ softmax_by_hand[(8,)](x, out, 1024, BLOCK=1024)             # a grid of 8 progra
 torch.allclose(out, torch.softmax(x, -1))
 
 # %% [markdown]
-# The result is eager's. A row of 1024 elements fills a tile of 1024 exactly. Not every row does.
+# The result is eager's. A row of 1024 elements fills a tile of 1024 exactly. Rows of other lengths
+# do not.
 # <!-- shows: has("True") -->
 #
 # ### Masks
 #
-# A tile's size is a power of two. A row of 1000 elements does not fill a tile of 1024, and the memory
-# behind the row belongs to somebody else. A load with a *mask* reads only where the mask is true, and
+# A tile's size is a power of two. A row of 1000 elements does not fill a tile of 1024, and the
+# memory after the row holds other data. A load with a *mask* reads only where the mask is true, and
 # gives `other` elsewhere. Which value should `other` have? The first idea, 0, is wrong:
 
 # %%
@@ -293,10 +294,10 @@ torch.allclose(out, torch.exp(-2 * x + x))
 #
 # ## The real generator
 #
-# `miniinductor/codegen/triton/kernel_writer.py` takes the same fused groups as the C++ generator. It
-# adds knowledge about tiles. A value there has a name, a dtype, and the *axes* along which it varies. A
-# tile has `XBLOCK` rows and `RBLOCK` columns. A mean per row is a column `[XBLOCK, 1]`, and Triton
-# broadcasts it against a tile `[XBLOCK, RBLOCK]`.
+# `miniinductor/codegen/triton/kernel_writer.py` takes the same fused groups as the C++ generator.
+# It also knows about tiles. A value there has a name, a dtype, and the *axes* along which it
+# varies. A tile has `XBLOCK` rows and `RBLOCK` columns. A mean per row is a column `[XBLOCK, 1]`,
+# and Triton broadcasts it against a tile `[XBLOCK, RBLOCK]`.
 #
 # A load of the real writer begins with a question: did this kernel compute the value itself?
 
@@ -341,8 +342,8 @@ both(scaled_softmax, x)
 #
 # ## Four shapes of kernel
 #
-# The next picture shows four tensors, one for each shape of kernel. One program computes the elements of one
-# shade. Its number is in its first element:
+# The next picture shows four tensors, one for each shape of kernel. One program computes the
+# elements of one shade. The first of these elements shows the number of the program:
 
 # %%
 from drawings import kernel_shapes
@@ -396,12 +397,14 @@ both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 #     m' = max(m, v)
 #     s' = s * exp(m - m') + exp(v - m')
 #
-# The lowering of a sum recognises its argument (`softmax_input`). The sum becomes a reduction of the loop
-# IR, `sumexp`, whose loop (`SumOfExp`) keeps a running pair for each group of neighbours:
+# The lowering of a sum recognises its argument (`softmax_input`). The sum becomes a reduction of
+# the loop IR, `sumexp`, whose loop (`SumOfExp`) keeps a running pair for each group of neighbours.
+# (The cell sets `split_reductions=False`. Otherwise the compiler would divide each of these few
+# rows into parts that fit into a tile, and give each part a program.)
 
 # %%
 long_rows, labels = torch.randn(70, 40_000), torch.randint(0, 40_000, (70,))
-with miniinductor.config.patch(cpu_backend="triton"):
+with miniinductor.config.patch(cpu_backend="triton", split_reductions=False):
     e = minidynamo.explain(lambda x, y: torch.nn.functional.cross_entropy(x, y))(long_rows, labels)
 torch.testing.assert_close(e.result, torch.nn.functional.cross_entropy(long_rows, labels))
 kernel = e.main.compiled.kernels[0]
@@ -533,9 +536,9 @@ recorded_bars(
 );
 
 # %% [markdown]
-# The copy is the measure. No kernel is faster than the copy, so a ratio of 1.02 shows the error of the
-# measurement. The next table has the same run as numbers; its last column divides our bandwidth by the
-# copy's:
+# The copy is the reference. A kernel cannot move the same bytes faster than the copy, so a ratio of
+# 1.02 shows how large the error of the measurement is. The next table has the same run as numbers;
+# its last column divides our bandwidth by the copy's:
 # <!-- general -->
 
 # %%
@@ -553,7 +556,7 @@ for row in sorted((r for r in run["rows"] if "ours / copy" in r), key=lambda r: 
     print(f"{row['name']:24} {row['ours / copy']:.0%} of the copy's bandwidth")
 
 # %% [markdown]
-# Sums over dim 0 have the most to win: they read much and write little.
+# Sums over dim 0 are furthest from the copy. They read much and write little.
 # <!-- shows: n("sum dim 0 bf16") < n("sum dim 0 fp32") < 97 -->
 #
 # If this machine has a GPU, the next cell runs one row of the suite in a process of its own:
@@ -606,11 +609,11 @@ from exercises import check
 check("12.1", row_max)
 
 # %% [markdown]
-# **12.2** (core) *An epilogue.* Below is a matrix product in Triton. Each program accumulates one tile
-# of `a @ b` in `acc`. Our Triton backend calls a library for products by default, so the work behind a
-# product is a kernel of its own, which reads the product again. Write the handler that puts this work
-# *into* the product's kernel. The check runs the real loop body of the compiled graph with your handler,
-# and puts the handler's lines where the template says `EPILOGUE`.
+# **12.2** (core) *An epilogue.* Below is a matrix product in Triton. Each program accumulates one
+# tile of `a @ b` in `acc`. Our Triton backend calls a library for products by default, so the
+# operations after a product are a kernel of their own, which reads the product again. Write the
+# handler that puts this work *into* the product's kernel. The check runs the real loop body of the
+# compiled graph with your handler, and puts the handler's lines where the template says `EPILOGUE`.
 #
 # *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`.
 #
@@ -706,16 +709,19 @@ def merge(m1, s1, m2, s2):
 check("12.3", merge)
 
 # %% [markdown]
-# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. The `sectors` above counted sectors for
-# numbers that begin in one, and for lanes that all take part. Write `sectors(addresses, size)`: the
-# number of sectors that one load of a warp moves. `addresses` has a byte address for each lane, or None
-# for a lane that is masked off. Each lane reads `size` bytes, which may cross into the next sector.
+# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. The function `sectors` above
+# assumes that no number crosses into the next sector, and that all lanes take part. Write
+# `sectors(addresses, size)`: the number of sectors that one load of a warp moves. `addresses` has a
+# byte address for each lane, or None for a lane that is masked off. Each lane reads `size` bytes,
+# which may cross into the next sector.
 #
-# *Hints.* The first and the last byte of a lane tell its sectors. Two lanes in one sector move it once.
+# *Hints.* The first and the last byte of a lane give its sectors. If several lanes read from one
+# sector, count that sector once.
 #
 # <details><summary>Predict: a warp reads a row of float32 from an address that is no multiple of the sector. How many sectors?</summary>
 #
-# One more than needed: the warp uses only a part of the first and of the last sector.
+# One sector more than its bytes would fill: the warp uses only a part of the first sector and of
+# the last one.
 #
 # </details>
 
@@ -736,10 +742,10 @@ check("12.4", sectors)
 # %% [markdown]
 # ## Your own compiler: the same in Triton
 #
-# **The piece.** One program computes a row, and one vector holds all its columns. The writer of chapter
-# 11 writes the expressions, with other `forms`. You write the head of the kernel, one loop, a load, a
-# number, and the step from text to function. The check runs your kernel in Triton's interpreter. The
-# capstone trains on the CPU, so this piece is for the curious.
+# **The piece.** One program computes a row, and one vector holds all its columns. The writer of
+# chapter 11 writes the expressions, with different `forms`. You write the head of the kernel, one
+# loop, a load, a number, and the step from text to function. The check runs your kernel in Triton's
+# interpreter. The capstone trains on the CPU, so this piece is for the curious.
 #
 # <details><summary>Hint: rows</summary>
 #
@@ -764,8 +770,8 @@ check("12.4", sectors)
 # <details><summary>Hint: building</summary>
 #
 # `exec(compile(source, name, "exec"), variables)` runs the text. Triton reads the text again from
-# `linecache.cache[name]`. `variables["kernel"][(programs,)](*arguments, BLOCK=...)` is a call. `1 << (n - 1).bit_length()` is
-# the next power of two.
+# `linecache.cache[name]`. Call the kernel as `variables["kernel"][(programs,)](*arguments,
+# BLOCK=...)`. The next power of two is `1 << (n - 1).bit_length()`.
 #
 # </details>
 
@@ -808,7 +814,8 @@ also_here("miniinductor/devices.py")
 #
 # ## Recap
 #
-# * A GPU wants neighbouring threads at neighbouring addresses. The loop order of C++ is wrong there.
+# * On a GPU neighbouring threads should read neighbouring addresses. The loop order of C++ is wrong
+#   there.
 # * A Triton program computes a tile. The compiler gives elements to threads, and inserts what a CUDA
 #   programmer writes by hand.
 # * The generator is one more handler. Its values know their axes; masks and neutral elements make odd

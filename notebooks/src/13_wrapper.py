@@ -17,9 +17,9 @@
 # **wrapper** does this on every call, so it must cost next to nothing. It also decides how much
 # memory the program needs, and whether a GPU has to wait for the CPU.
 #
-# **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an
-# arena; why outputs are special; the launcher; how timing chooses block sizes, and how timing goes
-# wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
+# **What you will learn:** what a call costs besides its kernels; the generated wrapper; lifetimes
+# and an arena; why outputs are special; the launcher; how timing chooses block sizes, and how
+# timing goes wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
 #
 # **Files of this chapter:** `miniinductor/runtime/memory.py`, `miniinductor/runtime/wrapper.py`, `miniinductor/runtime/`.
 
@@ -97,7 +97,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
 # fresh memory:
 
 # %% tags=["volatile"]
-torch.set_num_threads(1)                # here and below: neighbours disturb one core least
+torch.set_num_threads(1)                # other processes disturb one core least
 size = 16 << 20
 old = torch.empty(size)
 timings = interleave({"write into kept memory": lambda: old.fill_(1.0),
@@ -107,8 +107,8 @@ print(f"fresh memory takes {fresh / kept:.1f} times as long")
 Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timings.items()], "64 MB")
 
 # %% [markdown]
-# Fresh memory takes several times as long: every call pays for its pages again. Kept memory was paid for
-# once.
+# Writing into fresh memory takes several times as long, because the system maps and clears new
+# pages in every call. Kept memory was mapped only once.
 # <!-- shows: n("fresh memory takes") > 2 -->
 #
 # ## The wrapper
@@ -143,8 +143,8 @@ e.wrapper
 # wrapper calls this form, so library kernels write into planned memory, too.
 # <!-- shows: has("workspaces.pop()") -->
 #
-# The class `WrapperWriter` writes this text. The next excerpt is its heart. A *step* is a call of a
-# kernel of ours or of a library:
+# The class `WrapperWriter` writes this text. The next excerpt writes one step. A *step* is a call
+# of a kernel of ours or of a library:
 
 # %%
 from miniinductor.runtime import memory
@@ -164,16 +164,17 @@ part(WrapperWriter.emit, ("if isinstance(step", "self.emit_eager"))
 # piece of memory, the **arena**, of which each workspace has its own. It works in three steps:
 #
 # 1. Take the buffers in the order in which the program makes them.
-# 2. Find the buffers already placed that live at the same time. Their bytes are taken.
+# 2. Among the buffers that already have a place, find those that live at the same time. Their bytes
+#    are taken.
 # 3. Choose the lowest gap that is large enough.
 
 # %%
 part(memory.place_in_arena, ("offset = 0", "offset = max"))
 
 # %% [markdown]
-# `arena` lists the buffers already placed. `born` and `dies` are the first and the last step of the
-# new one. The loop meets the other buffers from low addresses to high ones, and stops at a gap that
-# is large enough.
+# `arena` lists the buffers that already have a place. `born` and `dies` are the first and the last
+# step of the new buffer. The loop goes over the other buffers from low addresses to high ones, and
+# stops at a gap that is large enough.
 # <!-- general -->
 #
 # One more rule saves memory: writing *in place* (the option `in_place`). A kernel may read an
@@ -235,10 +236,10 @@ print("the first result, after the second call:", first)
 # The second call has overwritten the first result.
 # <!-- shows: count("10.") == 3 -->
 #
-# Hence graph outputs are fresh tensors. So is every buffer that an output may *alias*, which means
-# that both share memory. An eager kernel's schema (its declared signature) may say that its result
-# can be a view of an argument. Such an argument stays out of the arena. Threads and recursive calls
-# take different arenas from a list, and put them back.
+# So graph outputs are fresh tensors, outside of the arena. The same holds for every buffer that an
+# output may *alias*, which means that both share memory. An eager kernel's schema (its declared
+# signature) may say that its result can be a view of an argument. Such an argument stays out of the
+# arena. Threads and recursive calls take different arenas from a list, and put them back.
 #
 # ## A real model
 #
@@ -268,10 +269,10 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
        Counter((step.rstrip("_0123456789"), stays) for step, stays in own).most_common(6)], "the most frequent")
 
 # %% [markdown]
-# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. A `buf` is one
-# of several results of a library kernel, here of attention. The 24 tensors of `split_transpose_cat`
-# are the keys and values: they live to the end because the graph returns them. The other tensors
-# are freed earlier, except three of the last step: the two that it reads, and the model's result.
+# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. The row `buf`
+# counts kernels with several results, here attention. The 24 tensors of `split_transpose_cat` are
+# the keys and values: they live to the end because the graph returns them. The other tensors are
+# freed earlier, except three of the last step: the two that it reads, and the model's result.
 # <!-- shows: n("split_transpose_cat") == 24 and n("_linear_pointwise") > 24 -->
 #
 # ## The launcher
@@ -389,23 +390,23 @@ candidates = {name: (lambda run=run: run) for name, run in variants.items()} | {
 print("the winner is", race(candidates))
 
 # %% [markdown]
-# A GPU's driver refuses a configuration that needs more registers or shared memory than a processor has.
-# The tuner leaves it out, and the others race.
+# A GPU's driver refuses a configuration that needs more registers or shared memory than a processor
+# has. The tuner leaves such a configuration out, and times the others.
 # <!-- shows: has("9999 x 9999 is left out") and has("the winner is") -->
 #
-# Three details matter. The candidates take turns, so a machine that slows down hurts all of them. The
-# *lower quartile* counts: a disturbance can only add time, and the minimum would reward luck. And the
-# real tuner leaves the random number generator alone, because tuning must not change the program's
-# numbers. `CudaCode.choose` in `miniinductor/codegen/triton/build.py` is that tuner. It stores the
-# winner's name beside the machine code, so each machine tunes a kernel once.
+# Three details matter. The candidates take turns, so a machine that slows down hurts all of them.
+# The *lower quartile* counts: a disturbance can only add time, and the minimum would depend on a
+# single run. And the real tuner leaves the random number generator alone, because tuning must not
+# change the program's numbers. `CudaCode.choose` in `miniinductor/codegen/triton/build.py` is that
+# tuner. It stores the winner's name beside the machine code, so each machine tunes a kernel once.
 #
 # ## A product from a template
 #
 # Lowering to loops does not give a fast matrix product. But the form of a fast one is known: tiles,
 # an accumulator in registers, a walk along the inner axis. So a person writes the kernel once, with
 # holes, and the compiler fills the holes. `TEMPLATE` in `miniinductor/codegen/triton/products.py`
-# is that text. Its holes are sizes, pointers, masks and the *epilogue* behind the loop. The
-# epilogue is the pointwise work that reads the product while it is still in registers. In the next
+# is that text. Its holes are sizes, pointers, masks and the *epilogue* after the loop. The epilogue
+# is the pointwise work that reads the product while the product is still in registers. In the next
 # cell a product, a bias and a GELU become one kernel, which runs in Triton's interpreter:
 
 # %%
@@ -426,9 +427,9 @@ Code(loop.rstrip(), "triton", "the loop and the epilogue, as filled in")
 # between them. `MBLOCK`, `NBLOCK` and `KBLOCK`, the sizes of the tiles, are still arguments.
 # <!-- shows: n("kernels:") == 1 and has("as eager: True") -->
 #
-# Which tiles are best? The tuner's list depends on the sizes. A large product wants large tiles, because
-# a tile of m x n loads m + n numbers for each m * n multiplications. A small product wants many programs,
-# at least one for each processor. The next table has the list for an H100:
+# Which tiles are best? The tuner's list depends on the sizes. A large product is fast with large
+# tiles, because a tile of m x n loads m + n numbers for each m * n multiplications. A small product
+# needs many programs, at least one for each processor. The next table has the list for an H100:
 
 # %%
 from miniinductor.codegen.triton.tile_plan import PROCESSORS, product_configs
@@ -449,14 +450,15 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # first candidate has 128 programs, nearly one for each processor.
 # <!-- shows: n("512 x 512 x 512", 4) == 128 and n("4096 x 4096 x 4096", 5) > n("512 x 512 x 512", 5) -->
 #
-# The two columns pull in opposite directions, so the list is a guess and the clock decides. A
-# library kernel can be one more candidate. An earlier version of our compiler timed the fused
-# kernel against a library call with a kernel behind it. PyTorch still does this
-# (`torch/_inductor/select_algorithm.py`).
+# Large tiles improve the last column, and small tiles give more programs. No formula weighs one
+# against the other, so the compiler times the candidates. A library kernel can be one more
+# candidate. An earlier version of our compiler timed the fused kernel against a library call that
+# is followed by a second kernel. PyTorch still does this (`torch/_inductor/select_algorithm.py`).
 #
-# Was the race worth it? These figures were *recorded* on the machine that the title names. (In
-# them, `c` is a whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs the
-# library's product and one kernel for the rest. With `max-autotune` our compiler held that race:
+# Was it worth timing the template against the library? These figures were *recorded* on the machine
+# that the title names. (In them, `c` is a whole matrix.) Eager runs a library product, an addition
+# and a GELU. Ours runs the library's product and one kernel for the rest. When this was recorded,
+# `max-autotune` also timed the fused template against these two kernels:
 
 # %%
 from benchmarks.plots import recorded, where_recorded
@@ -477,12 +479,13 @@ print(f"one kernel behind the library's product instead of two: {ms['eager'] / m
 print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} times")
 
 # %% [markdown]
-# For this product the race brought nothing that exceeds the quartiles, and it cost compile time.
-# The library was written for large square products. Tuning can pay where nobody has tuned before.
+# For this product the gain of the race between the two is smaller than the quartiles, and the race
+# took compile time. The authors of the library have tuned it for large square products. For other
+# shapes a race may gain more.
 # <!-- shows: n("two:") > 1.05 and abs(n("the race on top of that:") - 1) < 0.01 -->
 #
-# So we left the race out. The template is used where the rows of the result have an odd length, as
-# GPT-2's logits have.
+# So we removed the race. Our compiler uses the template for results whose rows have an odd number
+# of elements, as GPT-2's logits have. The library is slow for such rows.
 #
 # ## CUDA Graphs: record and replay
 #
@@ -495,7 +498,7 @@ print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} time
 
 # %% tags=["support"]
 class Stream:
-    """launch(kernel, *tensors): runs it, or, while capturing, only writes it down.  replay(): all of that, again."""
+    """launch(kernel, *tensors) runs the kernel; while capturing it only records it.  replay() runs the record."""
 
     def __init__(self):
         self.capturing, self.log = False, []
@@ -543,9 +546,9 @@ print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15
 # copies.
 # <!-- shows: n("for 5:") == 10 -->
 #
-# **Trap 2** is the trap of the arena: the next replay overwrites the output. **Trap 3:** Python ran only
-# once, while recording. So a branch or a number that depends on a tensor's value is frozen. Nothing has
-# been computed while a stream captures, so it must refuse a program that asks for a value.
+# **Trap 2** is the trap of the arena: the next replay overwrites the output. **Trap 3:** Python ran
+# only once, while recording. So a branch or a number that depends on a tensor's value is frozen. A
+# stream that captures computes nothing, so it must refuse a program that asks for a value.
 #
 # Our code for real CUDA graphs copies inputs before each replay:
 
@@ -644,8 +647,8 @@ for name in pairs:
 # offset at which `size` bytes are free. The check puts your function into the real wrapper and compiles a
 # GPT-2 layer with it.
 #
-# *Hints.* Sort the blocks. Walk upwards, and remember how far the blocks so far reach. A gap of exactly
-# `size` bytes is large enough.
+# *Hints.* Sort the blocks. Walk upwards, and remember the highest end of the blocks that you have
+# passed. A gap of exactly `size` bytes is large enough.
 
 # %% tags=["exercise"]
 def lowest_gap(taken: list, size: int) -> int:
@@ -695,10 +698,10 @@ def graphed(program):
 check("13.2", graphed)
 
 # %% [markdown]
-# **13.3** (stretch) *Choose by timing.* Write `fastest(candidates, seconds, rounds)`. `seconds(candidate)` runs a
-# candidate once and returns how long that took. The machine is not kind: some runs are interrupted and
-# take ten times as long, and the whole machine gets slower while you measure. Make at most `rounds` calls
-# per candidate.
+# **13.3** (stretch) *Choose by timing.* Write `fastest(candidates, seconds, rounds)`.
+# `seconds(candidate)` runs a candidate once and returns how long that took. The machine is noisy:
+# some runs are interrupted and take ten times as long, and the whole machine gets slower while you
+# measure. Make at most `rounds` calls per candidate.
 #
 # *Hints.* `statistics.median`. In which order do you measure?
 
@@ -724,8 +727,8 @@ check("13.3", fastest)
 # Two buffers that live at one step must not overlap. Place the largest buffer first, each at the lowest
 # gap. If two buffers have equal size, first place the one that begins earlier.
 #
-# *Hints.* `lowest_gap` wants the blocks in use at the same time: the buffers already placed that live at
-# a step of the new one.
+# *Hints.* Pass to `lowest_gap` the blocks that are in use at the same time: the buffers that have a
+# place and live at a step of the new buffer.
 #
 # <details><summary>Predict: why the largest first?</summary>
 #
@@ -768,22 +771,23 @@ check("13.4", place_all)
 # text, because sizes may be symbols.
 #
 # </details>
-# <details><summary>Hint: letting go</summary>
+# <details><summary>Hint: freeing memory</summary>
 #
 # What an output needs is never free. Your planner cannot reuse memory that torch has allocated;
 # `del` gives it back. A value in registers was never a variable, so its `del` would raise
-# `NameError`. The inputs belong to the caller: they may stay.
+# `NameError`. The inputs belong to the caller, so you need not delete them.
 #
 # </details>
 # <details><summary>Hint: gradients</summary>
 #
-# `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. autograd wants
-# one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each tensor.
+# `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. Autograd
+# expects one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one
+# for each tensor.
 #
 # `differentiate(graph, wanted)` appends to the graph, so remember inputs and outputs before you
 # call it. It returns the tangents and the gradients; pass both to `cut`. A wanted input may have no
-# gradient (`None`). Each value that `cut` returns becomes an output of the forward graph, behind
-# the others. It also becomes an input of the backward graph, in front of the tangents.
+# gradient (`None`). Each value that `cut` returns becomes an output of the forward graph, after the
+# others. It also becomes an input of the backward graph, in front of the tangents.
 #
 # </details>
 
@@ -835,7 +839,8 @@ also_here(
 # ## Recap
 #
 # * The wrapper is generated straight-line code. It makes no decision that the compiler could make.
-# * Lifetimes give an arena. Outputs and their aliases stay out of it.
+# * The planner places buffers in an arena by their lifetimes. Outputs and their aliases stay out of
+#   the arena.
 # * Time candidates in turns, compare a robust figure, and remember the winner.
 # * A recording holds addresses. Copy inputs in and outputs out, and refuse programs that ask for values.
 #

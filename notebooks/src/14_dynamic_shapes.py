@@ -276,9 +276,9 @@ print(counts, "- the third call broadcasts")
 #
 # **Equal sizes share a symbol.** Two dimensions of the same size probably mean the same thing: `x`
 # and its mask, `q` and `k`. They get one symbol, and a guard that they are equal. This is **duck
-# shaping**: if it looks like the same size, it is the same size. A shared symbol saves questions.
-# If a later call has different sizes, the guard fails, and the compiler compiles again without the
-# assumption:
+# shaping**: if it looks like the same size, it is the same size. With a shared symbol the compiler
+# asks fewer questions. If a later call has different sizes, the guard fails, and the compiler
+# compiles again without the assumption:
 
 # %%
 e = minidynamo.explain(lambda x, y: (x * 2, y * 3), dynamic=True)(torch.randn(5), torch.randn(5))
@@ -287,7 +287,8 @@ pairs = [(5, 5), (6, 6), (6, 7), (8, 9)]
 print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)) for a, b in pairs], dynamic=True))
 
 # %% [markdown]
-# `EQUAL` is the guess. The third call proves it wrong, and its graph also fits the fourth.
+# The guard `EQUAL` states the assumption that both sizes are equal. In the third call the sizes
+# differ, so the guard fails. The new graph also fits the fourth call.
 # <!-- shows: has("EQUAL") and has("[1, 1, 2, 2]") -->
 #
 # ## What needs the number
@@ -497,10 +498,10 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 # row has 768 elements here, and the symbol is nearly free.
 # <!-- shows: 0.9 < n("the symbol costs a factor of") < 1.15 -->
 #
-# Short rows, which this cell does not measure, pay more. The C++ compiler unrolls the loop over a
-# short row of known length; it cannot unroll a loop to `s1`. A symbol for the number of rows costs
-# less, because the outer loop would not be unrolled anyway. Python must also pass each symbol to
-# the kernel in every call.
+# A symbol costs more for short rows, which this cell does not measure. The C++ compiler unrolls the
+# loop over a short row of known length; it cannot unroll a loop to `s1`. A symbol for the number of
+# rows costs less, because the outer loop would not be unrolled anyway. Python must also pass each
+# symbol to the kernel in every call.
 #
 # ## Exercises
 #
@@ -632,7 +633,7 @@ check("14.4", count_graphs)
 # Return the answer of this call. The *fact* is the comparison that held: `s0 > 4`, or `not (s0 > 4)`.
 #
 # </details>
-# <details><summary>Hint: care</summary>
+# <details><summary>Hint: which comparisons are facts</summary>
 #
 # `n == n` is no fact: it holds for every size. `plain` turns a Size into a plain number, and its
 # caller relies on that number. So `plain` writes a fact, too: `s0 == 8`.

@@ -39,7 +39,7 @@ import miniinductor
 from minidynamo.explain import Code, Table
 
 torch.manual_seed(0)
-# a model this small gains nothing from more; elsewhere leave it alone
+# a model this small gains nothing from more threads
 torch.set_num_threads(1)
 
 # %% [markdown]
@@ -306,8 +306,8 @@ axis.legend();
 
 # %% [markdown]
 # The two curves coincide. Their values are not equal to the last bit: a fused kernel adds numbers
-# in another order, so it rounds differently. These differences grow over many steps. Both runs are
-# right.
+# in a different order, so it rounds differently. These differences grow over many steps. Both runs
+# are right.
 # <!-- general -->
 #
 # ## Time per step

@@ -72,7 +72,7 @@ print("computed in bfloat16:", is_right(torch.softmax(x.bfloat16(), -1), eager, 
 # %% [markdown]
 # The compiled result passes, and a result with fewer digits does not. The real `Judge` in
 # `benchmarks/paper/measure.py` also tests eager itself: some models draw random numbers, and some
-# give another result in each run.
+# give a different result in each run.
 # <!-- shows: has("compiled: True") and has("bfloat16: False") -->
 #
 # The models come from three groups: the libraries transformers and timm, and others. Their order
@@ -148,7 +148,7 @@ def recorded_table(name, make, title, again=False):
     return Table(head, cells, title)
 
 def columns(make, names=2, **wanted):
-    """`make`, with some columns only: {its new name: its number}. A row is named by the first ones."""
+    """`make` with some columns only, {new name: number}; the first columns name a row."""
     def narrow(run):
         _, cells = make(run)
         rows = [(" ".join(row[:names]), *(row[n] for n in wanted.values())) for row in cells]
@@ -182,10 +182,10 @@ recorded_table("h100_paper", columns(report.speedups, ours=8, torch=9),
                "seconds of the first call: means", again=True)
 
 # %% [markdown]
-# Our first call takes less than a third of `torch.compile`'s time. A program pays it once. The next
-# figure shows the speedups of all models, one setting a column. The upper row has the models in
-# order of their speedup; the lower row counts the models with each speedup. The dotted line is the
-# paper's mean:
+# Our first call takes less than a third of `torch.compile`'s time. A program spends this time only
+# once. The next figure shows the speedups of all models, one setting a column. The upper row has
+# the models in order of their speedup; the lower row counts the models with each speedup. The
+# dotted line is the paper's mean:
 # <!-- shows: all(0.2 < n(f"{kind} all") / n(f"{kind} all", 1) < 1 / 3 for kind in ("inference fp32", "inference bf16", "training fp32", "training AMP")) -->
 
 # %% alt="For each column of the paper: the speedups of all models, sorted, ours and torch.compile's, with the paper's mean, and a histogram of them"
@@ -220,9 +220,9 @@ if run:
 recorded_table("h100_paper", report.unfinished, "rows without a right result, and why")
 
 # %% [markdown]
-# Most causes are the limit of time, which the method sets. The means leave such a model out for
-# both compilers. So they say nothing about the models that only one compiler finishes. Read this
-# list together with the means.
+# Most of these rows reached the time limit that we set for a row. The means leave such a model out
+# for both compilers. So they say nothing about the models that only one compiler finishes. Read
+# this list together with the means.
 # <!-- shows: count("not finished in") > 20 -->
 #
 # ## The price of capture

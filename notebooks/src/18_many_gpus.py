@@ -61,8 +61,8 @@ print("parts:", ", ".join(parts))
 # %% [markdown]
 # ## The naive version
 #
-# Both processes begin with equal weights, and each sees other rows. What happens if each trains on its own
-# gradients?
+# Both processes begin with equal weights, and each process trains on different rows. What happens
+# if each process uses only its own gradients?
 #
 # <details><summary>Predict: after three steps, are the weights of both processes still equal?</summary>
 #
@@ -118,7 +118,7 @@ print(f"{two_ranks.BUCKET / 1e6:.0f} MB a bucket, {two_ranks.WIRE / 1e6:.0f} MB 
 print(f"{two_ranks.BLOCKS} blocks, each of {two_ranks.WIDTH} x {two_ranks.INNER} x 2 weights")
 
 # %% [markdown]
-# At this speed each bucket is long enough to be seen.
+# At this speed sending a bucket takes long enough to be visible in the figure.
 # <!-- shows: has("200 MB a second") -->
 #
 # <details><summary>Predict: the module is compiled, then wrapped in DDP. When is the first bucket sent?</summary>
@@ -129,8 +129,8 @@ print(f"{two_ranks.BLOCKS} blocks, each of {two_ranks.WIDTH} x {two_ranks.INNER}
 # </details>
 #
 # The next figure shows three versions of one training step. Time runs from left to right. A solid
-# box is a computation, and a hatched box is a bucket on its way. The program measured the begin and
-# the end of each box. The dotted line is the end of the step:
+# box is a computation, and a hatched box is a bucket on its way. The program measured the beginning
+# and the end of each box. The dotted line is the end of the step:
 
 # %% tags=["volatile"] alt="For each way to wrap the model a time line: solid boxes are computing, hatched ones are buckets on the wire, a dotted line ends the step"
 plots.timelines(parts["DDP"]);
@@ -193,15 +193,16 @@ part(Backward.called, ("if self.run is None", "return self.run"))
 
 # %% [markdown]
 # `run(tensors)` calls the compiled backward graph. Autograd receives all gradients when that call
-# returns. So fusion profits from one large graph, and overlap from many small ones.
+# returns. One large graph lets the compiler fuse more. Many small graphs let sending overlap with
+# computing.
 # <!-- shows: has("return self.run(tensors)") -->
 #
 # ## Cutting the graph again
 #
 # `miniinductor.config.gradient_buckets` is a number of bytes. If it is not 0, the compiler cuts the
-# captured graph into pieces, each with about so many bytes of parameters. Every piece has its own
-# forward and backward graph. Autograd runs the last piece's backward graph first. Its hooks fire
-# before the backward graph of the piece before it begins.
+# captured graph into pieces, each with about this many bytes of parameters. Every piece has its own
+# forward and backward graph. Autograd runs the backward graph of the last piece first. The hooks of
+# that piece fire before autograd starts the next backward graph.
 #
 # The function `buckets` walks over the graph once. It keeps a list of pieces (`runs`), the parameters that
 # an operation reads for the first time (`new`), and the bytes of the current piece (`count`):
@@ -292,10 +293,10 @@ Table(["what is compiled", "graphs", "breaks", "gradients are eager's", "share o
        for row in parts["FSDP2"]])
 
 # %% [markdown]
-# **Each block:** a graph for each block and no break. The hooks run as plain Python between the
-# graphs. **The whole:** the hooks are in the middle of the captured code. They gather parameters,
-# wait, and swap parameters. A graph cannot hold these operations, so the capture breaks around
-# them. The gradients are right both ways. Prefer compiling each block: it needs no break.
+# **Each block:** there is one graph for each block, and no break. The hooks run as plain Python
+# between the graphs. **The whole:** the hooks are in the middle of the captured code. They gather
+# parameters, wait, and swap parameters. A graph cannot hold these operations, so the capture breaks
+# around them. The gradients are right both ways. Prefer compiling each block: it needs no break.
 # <!-- shows: n("each block") == 6 and n("each block", 1) == 0 and n("the whole", 1) >= 6 and count("True") == 3 -->
 #
 # ## Recorded with NCCL
@@ -322,7 +323,7 @@ Table(["", "", "ranks", "ms a step", "eager in the same rounds", "exposed", "fir
 
 # %% [markdown]
 # Every row is right. With DDP on two ranks, ours inside takes about half of eager's time. In pieces
-# it takes more.
+# the step takes longer than with one graph.
 # <!-- shows: not has("NO") and n("DDP    ours inside", 1) < 0.6 * n("DDP    ours inside", 2) and n("DDP    ours inside, in pieces", 1) > n("DDP    ours inside", 1) -->
 #
 # Tensor parallel weights are DTensors. `torch.compile` traces the operations of DTensors, and is
@@ -370,10 +371,10 @@ for row in run["rows"]:
 #
 # ## Exercises
 #
-# **18.1** (warm-up) *An average that is none.* The ranks' last batches may differ in length. Each
-# rank has the gradient of the mean over its own rows; `counts` has the numbers of rows. Write
-# `averaged(gradients, counts)`: the gradient of the mean over all rows. If a rank has no rows, its
-# mean is NaN, and its gradient may be NaN, too.
+# **18.1** (warm-up) *An average over unequal batches.* The ranks' last batches may differ in
+# length. Each rank has the gradient of the mean over its own rows; `counts` has the numbers of
+# rows. Write `averaged(gradients, counts)`: the gradient of the mean over all rows. If a rank has
+# no rows, its mean is NaN, and its gradient may be NaN, too.
 #
 # *Hints.* What would one process with all rows compute? A rank with twice the rows counts twice.
 # Zero times NaN is NaN, so leave out a rank without rows.
@@ -490,7 +491,7 @@ check("18.4", best)
 # * One backward graph makes all gradients ready at once. Cut the graph, and the first gradients
 #   leave early again.
 # * With FSDP2, compile each block: the hooks stay outside.
-# * Pieces pay on a slow wire. On a fast wire they may cost more time than they hide.
+# * Pieces make a step faster on a slow wire. On a fast wire they may cost more time than they hide.
 #
-# Next: a model of your own, on your own GPUs; this was the last chapter.
-# `python -m benchmarks --suite distributed` measures there what this chapter recorded.
+# Next: compile a model of your own, on your own GPUs. This was the last chapter. `python -m
+# benchmarks --suite distributed` repeats the recorded measurements on your machine.

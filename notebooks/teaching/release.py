@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "notebooks"))
 KEPT = (
     *("LICENSE", "CITATION.cff", "pyproject.toml", "setup.py", "environment.yml", ".devcontainer"),
     *("docs", "minidynamo", "miniinductor", "benchmarks", "tools"),
-    *("notebooks/exercises", "notebooks/prior", "notebooks/parts.py"),
+    *("notebooks/exercises", "notebooks/prior", "notebooks/parts.py", "notebooks/roof.py"),
     *("notebooks/drawings.py", "notebooks/steppers.py", "notebooks/matplotlibrc"),
 )
 START_HERE = """# Start here
