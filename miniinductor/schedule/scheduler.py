@@ -23,13 +23,14 @@ templates (codegen/triton/products.py fuses around them afterwards), reordering 
 peak memory.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ..ir.loops import ExternKernel, Graph
 from ..ir.handlers import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
 from .after_fusion import runs_once
+from .common_loops import ways
 from .nodes import (
     Group,
     Makers,
@@ -161,7 +162,7 @@ class Scheduler:
             yield groups
 
     def candidates(
-        self, nodes: Sequence[ScheduledNode], decided: Mapping[Pair, FusionDecision]
+        self, nodes: Sequence[ScheduledNode], decided: Decisions
     ) -> list[tuple[Group, Group, str, int]]:
         """(first, second, category, bytes saved) of pairs, in the order of `nodes`, that touch a
         common buffer and were not `decided` in an earlier round.
@@ -195,12 +196,10 @@ class Scheduler:
 
     def combine(self, first: Group, second: Group) -> Group:
         """The fused group, or Refused."""
-        from . import common_loops
-
         self.check_kernel(first, second)
         alike = first.is_reduction == second.is_reduction
         reasons = []
-        for way in common_loops.ways(first, second):
+        for way in ways(first, second):
             try:
                 if alike or first.is_reduction:
                     a, b = way(first, second)

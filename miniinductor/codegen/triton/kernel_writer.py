@@ -138,7 +138,8 @@ class TritonKernelWriter(TritonExpressions):
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
         launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
-        symbols = sorted(self.symbols | symbols_of(launch), key=str)
+        numbers = map(sympy.sympify, [*launch.sizes.values(), *launch.extents])
+        symbols = sorted(self.symbols.union(*[n.free_symbols for n in numbers]), key=str)
         launch.symbols = tuple(symbol.name for symbol in symbols)
         launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
         blocks = [block for block, _ in launch.configs[0].blocks]
@@ -360,12 +361,6 @@ class TritonKernelWriter(TritonExpressions):
         return accumulator.running()
 
 
-def symbols_of(launch: Launch) -> set[sympy.Symbol]:
-    """The sizes that a launch depends on."""
-    numbers = [n for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int)]
-    return {symbol for number in numbers for symbol in number.free_symbols}
-
-
 # --- horizontal fusion ----------------------------------------------------------------------------
 PARTS = "which of the alike parts a program computes"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
@@ -431,6 +426,9 @@ class TritonForeachWriter(TritonKernelWriter):
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
         return [Line(about, origin="a comment"), *super().body()]
 
+    def reads_again(self) -> bool:
+        """Each part stores a result."""
+        return True
+
     def kernel(self, code: Sequence[Code]) -> Kernel:
-        kernel = of_all_parts(super().kernel(code), self.parts)
-        return replace(kernel, reads_again=len(kernel.stored) > 1)
+        return of_all_parts(super().kernel(code), self.parts)
