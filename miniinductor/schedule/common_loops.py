@@ -159,10 +159,12 @@ def loop_order(
 ) -> list[int] | None:
     """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
     show; None: not all do."""
-    loops = [*loop_variables("x", len(reduction.outer)), *loop_variables("r", len(reduction.inner))]
-    mine = [(stride_of(index, v), n) for v, n in zip(loops, reduction.full)]
-    of_pointwise = zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
-    theirs = [(stride_of(other, v), n) for v, n in of_pointwise]
+
+    def steps(place: sympy.Expr, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
+        loops = [*loop_variables("x", len(group.outer)), *loop_variables("r", len(group.inner))]
+        return [(stride_of(place, v), n) for v, n in zip(loops, group.full)]
+
+    mine, theirs = steps(index, reduction), steps(other, pointwise)
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]

@@ -252,9 +252,6 @@ class Scheduler:
                     )
         # a body outside of the inner loop cannot read the many elements that one inside makes
         inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
-        outside = [a for n in second.nodes if not n.body.inner for a in n.body.reads()]
-        for access in outside:
-            if access.name in inside:
-                raise Refused(
-                    f"{access.name} has many elements per outer iteration: element mismatch"
-                )
+        outside = {a.name for n in second.nodes if not n.body.inner for a in n.body.reads()}
+        for name in sorted(inside & outside):
+            raise Refused(f"{name} has many elements per outer iteration: element mismatch")

@@ -181,8 +181,8 @@ def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         with concurrent.futures.ThreadPoolExecutor(max(1, len(_workers))) as pool:
             try:
                 running = {job["kept"]: pool.submit(compiled, job) for job in jobs}
-                late = concurrent.futures.wait(running.values(), config.compiler_seconds).not_done
-                done = not late
+                waited = concurrent.futures.wait(running.values(), config.compiler_seconds)
+                done = not waited.not_done
             finally:  # no later job may get an answer that is meant for these
                 if not done:
                     for worker in _workers:
@@ -340,8 +340,8 @@ class CudaCode:
         count = len(self.launch.symbols)
         if not count:
             return self.launcher(())
-        self.at_sizes, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
-        return lambda *arguments: self.at_sizes(arguments[sizes])(*arguments)
+        at_sizes, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
+        return lambda *arguments: at_sizes(arguments[sizes])(*arguments)
 
     # -- the best configuration --------------------------------------------------------------------
     def choose(self, errors: Mapping[str, str]) -> None:
@@ -414,7 +414,6 @@ class InterpretedKernel:
 
     def __init__(self, kernel: Kernel, source: str):
         self.kernel, self.source, self.launch = kernel, source, kernel.launch
-        self.config: Config = kernel.launch.configs[0]
 
     @functools.cached_property
     def function(self) -> Any:
@@ -424,12 +423,13 @@ class InterpretedKernel:
 
     def __call__(self, *arguments: Any) -> None:
         values = arguments[len(arguments) - len(self.launch.symbols) :]
-        programs = self.launch.programs(self.config, values)
+        cfg = self.launch.configs[0]
+        programs = self.launch.programs(cfg, values)
         if not programs:
             return
         given = [a.view(torch.uint8) if getattr(a, "dtype", 0) in FLOAT8 else a for a in arguments]
         try:
-            self.function[programs,](*given, **dict(self.config.blocks))
+            self.function[programs,](*given, **dict(cfg.blocks))
         except ours(Exception) as error:
             if "index out of range" not in str(error):
                 raise

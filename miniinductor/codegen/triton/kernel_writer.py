@@ -268,10 +268,6 @@ class TritonKernelWriter(TritonExpressions):
             return self.constant(0, dtype)
         if name not in self.memory.stored and name not in self.memory.read:
             self.memory.read.append(name)
-        return self.load_tile(name, index)
-
-    def load_tile(self, name: str, index: sympy.Expr) -> Tile:
-        dtype = self.memory.dtype(name)
         pointed = NO_AXES if self.mask is None else self.mask.axes
         target, own = self.element(name, index, pointed, False)
         mask = self.mask_text(own | pointed)
@@ -389,8 +385,8 @@ class TritonForeachWriter(TritonKernelWriter):
         self.counts = [int(math.prod(part.group.outer)) for part in self.parts]
         config = foreach_config(self.counts)
         block = config.block("x")
-        ends = itertools.accumulate([-(-n // block) for n in self.counts], initial=0)
-        *self.firsts, blocks = ends
+        programs = [-(-n // block) for n in self.counts]
+        *self.firsts, blocks = itertools.accumulate(programs, initial=0)
         [axis] = plan.axes
         axis.loops = [(axis.loops[0][0], SIZE)]
         axis.numel, axis.mask = SIZE, "xmask"

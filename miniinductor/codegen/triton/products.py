@@ -174,7 +174,7 @@ class MatmulWriter(TritonKernelWriter):
     def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
         self.product = fused.buffer
-        self.group, self.before = fused.group, [fused.product]
+        self.before = [fused.product]
 
     def make_plan(self) -> TilePlan:
         """Tiles of the result: m rows and n columns; k runs in the template's loop."""

@@ -78,9 +78,10 @@ def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
     known: Known = {}
     for buffer in graph.operations:
-        is_reduction = isinstance(getattr(buffer, "data", None), Reduction)
-        is_split = is_reduction and config.split_reductions
-        operations += split(buffer, graph, record, known) if is_split else [buffer]
+        if config.split_reductions and isinstance(getattr(buffer, "data", None), Reduction):
+            operations += split(buffer, graph, record, known)
+        else:
+            operations.append(buffer)
     graph.operations[:] = operations
 
 
@@ -308,7 +309,7 @@ SCANS = {
 
 def scan_of(kind: str, dtype: torch.dtype) -> Scan:
     """How running values of this dtype are written."""
-    if kind not in ("max", "min"):
+    if kind in SCANS:
         return SCANS[kind]
     helper = {"max": "larger", "min": "smaller"}[kind]
     if not dtype.is_floating_point:
