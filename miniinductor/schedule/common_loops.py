@@ -67,8 +67,11 @@ def same_loops(first: Group, second: Group) -> Pair:
 def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
     """A pointwise node over all of a reduction's loops."""
     shared, loops = {a.name for a in reduction.reads}, loop_variables("x", len(pointwise.outer))
-    reads = [a.index for a in pointwise.reads if a.name in shared]
-    reads = [index for index in reads if index.free_symbols.issuperset(loops)]
+    reads = [
+        a.index
+        for a in pointwise.reads
+        if a.name in shared and a.index.free_symbols.issuperset(loops)
+    ]
     is_gpu = language_of(reduction.device).name == "triton"
     if not is_gpu and not all(writes_as_it_reads(pointwise, index) for index in reads):
         raise Refused("it turns what it reads in memory: apart, it is copied tile by tile")

@@ -178,7 +178,7 @@ class Schedule:
         self.nodes: list[ScheduledNode] = []
         self.overwritten: dict[str, str] = {}  # buffer -> the graph input whose memory it takes
         # every buffer by its name; inputs that are numbers, too
-        self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        self.buffers: dict[str, Buffer] = {**graph.inputs, **graph.buffers}
         self.place = {b.name: i for i, b in enumerate(graph.operations)}
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]

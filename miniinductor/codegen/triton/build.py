@@ -1,9 +1,9 @@
 """Triton sources in, callable kernels out: compiled in parallel processes, tuned, kept on disk.
 
-In:   `Kernel`s (codegen/kernels.py) and the device.  Out: one callable per kernel: tensors and, on
-      a GPU, the stream.
+In:   the device, `Kernel`s (codegen/kernels.py), how many bytes each moves.  Out: one callable per
+      kernel: tensors and, on a GPU, the stream.
 
-    >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel])
+    >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel], [1 << 20])
     >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
 
 On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start
@@ -30,7 +30,6 @@ import concurrent.futures
 import functools
 import importlib.metadata
 import importlib.util
-import itertools
 import json
 import math
 import os
@@ -79,7 +78,7 @@ def why_not(device: torch.device) -> str | None:
 
 
 def build_triton_kernels(
-    device: torch.device, kernels: Sequence[Kernel], bytes_moved: Sequence[int] = ()
+    device: torch.device, kernels: Sequence[Kernel], bytes_moved: Sequence[int]
 ) -> list[Callable]:
     """Kernels -> callables, in the same order.  Raises CompilerError with Triton's message."""
     reason = why_not(device)
@@ -91,7 +90,7 @@ def build_triton_kernels(
     keys = [source_key(*one) for one in named]
     unique = {
         key: CudaCode(kernel, source, device, moved)
-        for key, (kernel, source), moved in zip(keys, named, bytes_moved or itertools.repeat(0))
+        for key, (kernel, source), moved in zip(keys, named, bytes_moved)
     }
     # what takes longest must not come last
     codes = sorted(unique.values(), key=lambda code: -len(code.source))

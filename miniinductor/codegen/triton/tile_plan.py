@@ -38,7 +38,7 @@ import torch
 from ...ir.dependencies import LoopBody, int_or_none, loop_variables, stride_of
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
-from ...sizes.symbols import Size, fill, hint
+from ...sizes.symbols import Size, expand, fill, hint
 from ...sizes.symbols import size as as_size
 from ..kernel_plan import KernelPlan, plan_kernel
 from .kernel_text import Axes, Line, noted, plain
@@ -301,10 +301,10 @@ def run_of_loops(
     joined: list[sympy.Symbol] = []
     length: Size = 1
     for variable, size in reversed(loops):
-        if stride_of(index, variable) != sympy.expand(step * length):
+        if stride_of(index, variable) != expand(step * length):
             break
         joined.append(variable)
-        length = sympy.expand(length * size)
+        length = expand(length * size)
     return joined, length
 
 
@@ -418,10 +418,10 @@ def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int |
     loops = [*zip(loop_variables("x", len(outer)), outer)]
     for step, cut in itertools.product(SHORT_STEPS, range(1, len(loops))):
         for index in indices:
-            _, length = run_of_loops(index, loops[:cut], step)
-            is_side = min(hint(length, 0), hint(outer[-1], 0)) >= LEAST_SIDE
-            if is_side and abs(step_inside(index, *loops[-1]) or 0) > step:
-                return cut
+            if abs(step_inside(index, *loops[-1]) or 0) > step:
+                _, length = run_of_loops(index, loops[:cut], step)
+                if min(hint(length, 0), hint(outer[-1], 0)) >= LEAST_SIDE:
+                    return cut
     return None
 
 
