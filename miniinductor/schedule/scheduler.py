@@ -30,7 +30,6 @@ from ..ir.loops import ExternKernel, Graph
 from ..ir.handlers import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
 from .after_fusion import runs_once
-from .common_loops import ways
 from .nodes import (
     Group,
     Makers,
@@ -196,6 +195,8 @@ class Scheduler:
 
     def combine(self, first: Group, second: Group) -> Group:
         """The fused group, or Refused."""
+        from .common_loops import ways
+
         self.check_kernel(first, second)
         alike = first.is_reduction == second.is_reduction
         reasons = []
