@@ -96,14 +96,9 @@ def test_one_input(name):
     "name", ["pointwise", "softmax", "sums", "transpose", "reshape", "cat", "slices"]
 )
 def test_other_strides(name):
-    check(
-        ONE[name] if name != "reshape" else lambda x: (x.reshape(-1) + 1,),
-        lambda a, b: (torch.randn(b, a).t(),),
-    )
-    check(
-        ONE[name] if name != "reshape" else lambda x: (x.reshape(-1) + 1,),
-        lambda a, b: (torch.randn(a, 8)[:, :1].expand(a, b),),
-    )
+    function = ONE[name] if name != "reshape" else lambda x: (x.reshape(-1) + 1,)
+    check(function, lambda a, b: (torch.randn(b, a).t(),))
+    check(function, lambda a, b: (torch.randn(a, 8)[:, :1].expand(a, b),))
 
 
 class Block(torch.nn.Module):
