@@ -240,14 +240,9 @@ class Functionalizer:
         shape, strides = sizes(before.shape), given.stride()
         if any(same_layout(shape, t.stride(), strides) for t in (before, wanted)):
             return value
-        return self.copied_into(node, wanted, value)
-
-    def copied_into(self, node: Node, wanted: torch.Tensor, value: Node) -> Node:
-        """`value` in new memory with the strides of the tensor `wanted`."""
+        layout = list(wanted.shape), list(wanted.stride())
         place = {"dtype": wanted.dtype, "device": wanted.device}
-        memory = self.emit(
-            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
-        )
+        memory = self.emit(node, aten.empty_strided.default, layout, place)
         return self.emit(node, aten.copy.default, (memory, value))
 
     def run(self) -> fx.Graph:

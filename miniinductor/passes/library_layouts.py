@@ -177,14 +177,14 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
     """The graph with the CPU's library kernels; `gm` itself where nothing is gained."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
+    targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)}
     moves = is_inference and config.channels_last
     rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
-    if moves and any(n.target is aten.convolution.default for n in calls):
+    if moves:
         rules[aten.convolution.default] = CpuLibrary.convolution
-    return CpuLibrary(gm, record, rules).applied() if any(n.target in rules for n in calls) else gm
+    return gm if targets.isdisjoint(rules) else CpuLibrary(gm, record, rules).applied()
 
 
 def is_float_on_cpu(node: fx.Node) -> bool:
@@ -269,9 +269,7 @@ def is_on_gpu(node: Node) -> bool:
 def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
     """Is a @ b better written tile by tile by our own kernel (codegen/triton/products.py) than
     padded?  Only its result is unaligned."""
-    if dtype not in HALF:
-        return False
-    if any(int_or_none(n) is None for part in (*a, *b) for n in part):
+    if dtype not in HALF or any(int_or_none(n) is None for part in (*a, *b) for n in part):
         return False
     (m, k), n = map(int, a[0]), int(b[0][1])
     is_by_rows = a[1][1] == 1 and b[1][0] == 1
