@@ -244,8 +244,8 @@ def candidates() -> dict[str, Callable[[World], tuple]]:
         behind an offset: (torch.arange(30).to(world.t.dtype)[1:10].view(3, 3),);
         nothing: (world.t.detach()[:0],);
         a storage: (torch.arange(30).to(world.t.dtype).untyped_storage(),);
-        part of a storage:
-            (torch.arange(30).to(world.t.dtype).untyped_storage(), 2, (3, 3), (4, 1));
+        part of a storage: (torch.arange(30).to(world.t.dtype).untyped_storage(), 2, (3, 3),
+            (4, 1));
         a hook: ((lambda gradient: gradient * 2),); a Parameter's class: (torch.nn.Parameter,);
         a class of its own: (Own,)
         """,
