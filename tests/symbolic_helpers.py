@@ -19,6 +19,13 @@ class Flat(fx.Tracer):
         return False
 
 
+def holds(guard, inputs):
+    return eval(
+        guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.source]),
+        {"inputs": inputs},
+    )
+
+
 class Symbolic:
     """A function compiled once; called with tensors only: the symbols are read from them."""
 

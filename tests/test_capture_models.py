@@ -6,6 +6,7 @@ import torch
 
 import minidynamo
 from benchmarks.error_bound import assert_near
+from tests.soundness.tables import rows
 
 transformers = pytest.importorskip("transformers")
 
@@ -23,44 +24,26 @@ def masked():
 
 
 SMALL = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
-MODELS = {
-    "GPT2LMHeadModel": (
-        lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()),
-        lambda: {"input_ids": tokens()},
-    ),
-    "GPT2Model-mask": (lambda: transformers.GPT2Model(transformers.GPT2Config(n_layer=4)), masked),
-    "BertModel": (
-        lambda: transformers.BertModel(transformers.BertConfig()),
-        lambda: {"input_ids": tokens()},
-    ),
-    "BertModel-mask": (
-        lambda: transformers.BertModel(transformers.BertConfig(num_hidden_layers=4)),
-        masked,
-    ),
-    "ResNet": (
-        lambda: transformers.ResNetForImageClassification(transformers.ResNetConfig()),
-        lambda: {"pixel_values": torch.randn(1, 3, 224, 224)},
-    ),
-    "Llama": (
-        lambda: transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(**SMALL, num_key_value_heads=2, vocab_size=1000)
-        ),
-        masked,
-    ),
-    "T5": (
-        lambda: transformers.T5ForConditionalGeneration(
-            transformers.T5Config(
-                vocab_size=1000, d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4
-            )
-        ),
-        lambda: dict(masked(), decoder_input_ids=tokens()[:, :9]),
-    ),
-    "ViT": (
-        lambda: transformers.ViTForImageClassification(
-            transformers.ViTConfig(**SMALL, image_size=32, patch_size=8)
-        ),
-        lambda: {"pixel_values": torch.randn(2, 3, 32, 32)},
-    ),
+MODELS = {  # name -> what makes the model, what makes its inputs
+    name: [eval(f"lambda: {text}", globals()) for text in texts]
+    for name, *texts in rows("""
+GPT2LMHeadModel :: transformers.GPT2LMHeadModel(transformers.GPT2Config()) ::
+    {"input_ids": tokens()}
+GPT2Model-mask :: transformers.GPT2Model(transformers.GPT2Config(n_layer=4)) :: masked()
+BertModel :: transformers.BertModel(transformers.BertConfig()) :: {"input_ids": tokens()}
+BertModel-mask :: transformers.BertModel(transformers.BertConfig(num_hidden_layers=4)) :: masked()
+ResNet :: transformers.ResNetForImageClassification(transformers.ResNetConfig()) ::
+    {"pixel_values": torch.randn(1, 3, 224, 224)}
+Llama :: transformers.LlamaForCausalLM(
+    transformers.LlamaConfig(**SMALL, num_key_value_heads=2, vocab_size=1000)) :: masked()
+T5 :: transformers.T5ForConditionalGeneration(
+    transformers.T5Config(
+    vocab_size=1000, d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4)) ::
+    dict(masked(), decoder_input_ids=tokens()[:, :9])
+ViT :: transformers.ViTForImageClassification(
+    transformers.ViTConfig(**SMALL, image_size=32, patch_size=8)) ::
+    {"pixel_values": torch.randn(2, 3, 32, 32)}
+""")
 }
 
 

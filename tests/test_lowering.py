@@ -338,7 +338,7 @@ def test_an_unknown_op_falls_back_and_is_recorded():
 
 
 def test_eager_copies_and_normalizes_float16():
-    x = torch.randn(2, 8, 6, 6).half()
+    x = torch.randn(2, 8, 6, 6).half().to(memory_format=torch.channels_last)
     record = check(lambda x: (torch.cat([x, x * 2], -1), F.group_norm(x, 4)), x, native=False)
     assert len(fallbacks(record)) == 2
     check(lambda x: (torch.cat([x, x * 2], -1), F.group_norm(x, 4)), x.to(torch.bfloat16))

@@ -10,6 +10,7 @@ import minidynamo
 from minidynamo import config
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
+from tests.soundness.tables import lambdas, rows
 
 NAN, INFINITY = float("nan"), float("inf")
 three = torch.tensor([1.0, 2.0, 3.0])
@@ -25,59 +26,48 @@ def unsigned(dtype):
 
 
 RAISES = {
-    "max of nothing": (lambda x: x.max(), torch.zeros(0)),
-    "max of an empty dimension": (lambda x: x.max(0), torch.zeros(0, 2)),
-    "class too large": (lambda i: F.one_hot(i, 8), positions(1, 9)),
-    "class negative": (lambda i: F.one_hot(i, 8), positions(1, -1)),
-    "index_add": (lambda x, i: x.index_add(0, i, x[:2]), grid, positions(1, -1)),
-    "index_add of other slices": (lambda x, i: x.index_add(0, i, x[0, :2]), grid, positions(1, 0)),
-    "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), grid, positions(1, -1)),
-    "max_unpool": (lambda i: F.max_unpool2d(i * 1.0, i, 2), positions(1, 9).view(1, 1, 2)),
-    "index_fill": (lambda x, i: x.index_fill(0, i, 1.0), grid, positions(1, 5)),
-    "index_select": (lambda x, i: x.index_select(0, i), grid, positions(1, 0, dtype=torch.bool)),
-    "one row": (lambda x, i: x[i], torch.ones(1, 3), positions(0, 5)),
-    "scatter into a scalar": (
-        lambda x, i: x.scatter(0, i, 1.0),
-        torch.tensor(3.0),
-        positions(5)[0],
-    ),
-    "gather": (lambda x, i: x.gather(0, i), three, positions(5)),
-    "singular": (lambda x: torch.linalg.inv(x), torch.zeros(3, 3)),
-    "singular system": (lambda x: torch.linalg.solve(x, x), torch.zeros(3, 3)),
-    "not positive definite": (lambda x: torch.linalg.cholesky(x), -torch.eye(3)),
-    "lu": (lambda x: torch.linalg.lu_factor(x), torch.zeros(3, 3)),
-    "probability": (lambda x: F.binary_cross_entropy(x, x), three),
-    "assertion": (lambda x: torch._assert_async(x[0] > 5), three),
-    "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
-    "no __round__": (lambda x: round(x), three),
-    "no __dict__": (lambda x: vars([x]), three),
-    "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
-    "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
-    "position in rows of nothing": (
-        lambda x, i: x.index_select(0, i),
-        torch.zeros(3, 0),
-        positions(1, 7),
-    ),
-    "group_norm of a transposed tensor": (
-        lambda x: torch.native_group_norm(x.mT, None, None, 2, 3, 4, 3, 1e-5),
-        torch.ones(2, 4, 3),
-    ),
-    "max_pool3d of channels-last images": (
-        lambda x: F.max_pool3d(x.contiguous(memory_format=torch.channels_last), 2),
-        torch.ones(2, 4, 4, 4),
-    ),
-    "frac_ of integers": (lambda x: x.frac_(), positions(1, 2)),
-    "upsample_nearest of integers": (
-        lambda x: F.upsample_nearest(x, scale_factor=2),
-        torch.ones(1, 1, 2, 2, 2, dtype=torch.int64),
-    ),
-    "out= is expanded": (
-        lambda x, out: torch.index_select(x, 1, positions(0, 1), out=out.expand(2, 6)),
-        torch.ones(3, 6),
-        torch.ones(1, 6),
-    ),
-    **{f"add {dtype}": (lambda x: x + x, unsigned(dtype)) for dtype in errors.UNSIGNED},
+    name: [eval(cell, globals()) for cell in cells]
+    for name, *cells in rows("""
+max of nothing :: lambda x: x.max() :: torch.zeros(0)
+max of an empty dimension :: lambda x: x.max(0) :: torch.zeros(0, 2)
+class too large :: lambda i: F.one_hot(i, 8) :: positions(1, 9)
+class negative :: lambda i: F.one_hot(i, 8) :: positions(1, -1)
+index_add :: lambda x, i: x.index_add(0, i, x[:2]) :: grid :: positions(1, -1)
+index_add of other slices :: lambda x, i: x.index_add(0, i, x[0, :2]) :: grid :: positions(1, 0)
+index_copy :: lambda x, i: x.index_copy(0, i, x[:2]) :: grid :: positions(1, -1)
+max_unpool :: lambda i: F.max_unpool2d(i * 1.0, i, 2) :: positions(1, 9).view(1, 1, 2)
+index_fill :: lambda x, i: x.index_fill(0, i, 1.0) :: grid :: positions(1, 5)
+index_select :: lambda x, i: x.index_select(0, i) :: grid :: positions(1, 0, dtype=torch.bool)
+one row :: lambda x, i: x[i] :: torch.ones(1, 3) :: positions(0, 5)
+scatter into a scalar :: lambda x, i: x.scatter(0, i, 1.0) :: torch.tensor(3.0) :: positions(5)[0]
+gather :: lambda x, i: x.gather(0, i) :: three :: positions(5)
+singular :: lambda x: torch.linalg.inv(x) :: torch.zeros(3, 3)
+singular system :: lambda x: torch.linalg.solve(x, x) :: torch.zeros(3, 3)
+not positive definite :: lambda x: torch.linalg.cholesky(x) :: -torch.eye(3)
+lu :: lambda x: torch.linalg.lu_factor(x) :: torch.zeros(3, 3)
+probability :: lambda x: F.binary_cross_entropy(x, x) :: three
+assertion :: lambda x: torch._assert_async(x[0] > 5) :: three
+hardshrink of integers :: lambda x: F.hardshrink(x) :: positions(1, 2)
+no __round__ :: lambda x: round(x) :: three
+no __dict__ :: lambda x: vars([x]) :: three
+logit_ of integers :: lambda x: x.logit_() :: positions(1, 2)
+margin :: lambda x, i: F.multi_margin_loss(x, i) :: grid :: positions(1, 1, 5, 0)
+position in rows of nothing :: lambda x, i: x.index_select(0, i) :: torch.zeros(3, 0) ::
+    positions(1, 7)
+group_norm of a transposed tensor ::
+    lambda x: torch.native_group_norm(x.mT, None, None, 2, 3, 4, 3, 1e-5) :: torch.ones(2, 4, 3)
+max_pool3d of channels-last images ::
+    lambda x: F.max_pool3d(x.contiguous(memory_format=torch.channels_last), 2) ::
+    torch.ones(2, 4, 4, 4)
+frac_ of integers :: lambda x: x.frac_() :: positions(1, 2)
+upsample_nearest of integers :: lambda x: F.upsample_nearest(x, scale_factor=2) ::
+    torch.ones(1, 1, 2, 2, 2, dtype=torch.int64)
+out= is expanded ::
+    lambda x, out: torch.index_select(x, 1, positions(0, 1), out=out.expand(2, 6)) ::
+    torch.ones(3, 6) :: torch.ones(1, 6)
+""")
 }
+RAISES |= {f"add {dtype}": [lambda x: x + x, unsigned(dtype)] for dtype in errors.UNSIGNED}
 SIGNS = {
     "-0.0 is not 0": lambda x: x * 0 + -0.0,
     "two zeros": lambda x: (x * 0 + 0.0, x * 0 + -0.0, x * 0.0, x * -0.0),
@@ -137,32 +127,28 @@ def test_writes_that_eager_refuses(name, backend):
 
 
 # what raises though its result is read in part; i is [1, 7], x has 4 rows
-UNREAD = {
-    "index": lambda x, i: x[i],
-    "index, part": lambda x, i: x[i][:1] + 1,
-    "bucketize, boundaries of two dimensions": lambda x, i: torch.bucketize(i, x.flatten(1)),
-    "index, part of what is made of it": lambda x, i: x[i].exp()[:1].sum(),
-    "index, then nothing of it": lambda x, i: x[i].expand(0, 2, 2) + 1,
-    "index, half of a split": lambda x, i: x[i].split(1)[0] + 1,
-    "index, overwritten": lambda x, i: torch.slice_scatter(x[i], x[:1], 0, 1, 2),
-    "index of an index": lambda x, i: x[i[i - 1]],
-    "constants": lambda x, i: torch.zeros(3)[torch.tensor([7])],
-    "index_put": lambda x, i: x.clone().index_put_((i,), x[:2]),
-    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
-    "take": lambda x, i: x.take(i + 4),
-    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
-    "embedding": lambda x, i: F.embedding(i, x)[0] * 2,
-    "nll_loss": lambda x, i: F.nll_loss(x[:2], i),
-    "margin": lambda x, i: F.multi_margin_loss(x[:2], i),
-    "division": lambda x, i: (i // (i - 7))[:1] + 1,
-    "singular values": lambda x, i: torch.linalg.svd(x * NAN),
-    "no kernel": lambda x, i: i.to(torch.uint16) + i.to(torch.uint16),
-    "no kernel of several": lambda x, i: x.to(torch.complex64).argmax(-1),
-    "no kernel of that size": lambda x, i: F.conv_transpose1d(
-        torch.ones(1, 3, 4).to(torch.uint8), torch.ones(3, 3, 3).to(torch.uint8), padding=2
-    ),
-    "transform of nothing": lambda x, i: torch.fft.rfft(x[:, :0], dim=0),
-}
+UNREAD = lambdas(
+    "x, i",
+    globals(),
+    """
+    index: x[i]; index, part: x[i][:1] + 1;
+    bucketize, boundaries of two dimensions: torch.bucketize(i, x.flatten(1));
+    index, part of what is made of it: x[i].exp()[:1].sum();
+    index, then nothing of it: x[i].expand(0, 2, 2) + 1;
+    index, half of a split: x[i].split(1)[0] + 1;
+    index, overwritten: torch.slice_scatter(x[i], x[:1], 0, 1, 2); index of an index: x[i[i - 1]];
+    constants: torch.zeros(3)[torch.tensor([7])]; index_put: x.clone().index_put_((i,), x[:2]);
+    scatter: x.scatter(0, i[:, None], 1.0); take: x.take(i + 4);
+    index_fill: x.index_fill(0, i, 1.0); embedding: F.embedding(i, x)[0] * 2;
+    nll_loss: F.nll_loss(x[:2], i); margin: F.multi_margin_loss(x[:2], i);
+    division: (i // (i - 7))[:1] + 1; singular values: torch.linalg.svd(x * NAN);
+    no kernel: i.to(torch.uint16) + i.to(torch.uint16);
+    no kernel of several: x.to(torch.complex64).argmax(-1);
+    no kernel of that size: F.conv_transpose1d(torch.ones(1, 3, 4).to(torch.uint8),
+        torch.ones(3, 3, 3).to(torch.uint8), padding=2);
+    transform of nothing: torch.fft.rfft(x[:, :0], dim=0)
+    """,
+)
 
 
 @pytest.mark.parametrize("mode", ["aot_eager", "inductor", "inductor-dynamic", "triton"])
@@ -239,25 +225,21 @@ OPERANDS = [torch.tensor([1, 0, 3]).to(d) for d in (torch.int8, torch.uint8, tor
 OPERANDS += [torch.tensor([1.0, 0, 3]).to(d) for d in (torch.float16, torch.float32, torch.float64)]
 OPERANDS += [torch.tensor([True, False, True])]
 OPERAND_NUMBERS = [300, -129, 2**31, 2**40, 2**63, 1e39, 1e5, 1.5, True, math.inf, math.nan]
-WITH_A_NUMBER = {
-    "where": lambda x, n: torch.where(x > 0, x, n),
-    "where of numbers": lambda x, n: torch.where(x > 0, n, 0),
-    "full of its own dtype": lambda x, n: torch.full((2,), n),
-    "scalar_tensor": lambda x, n: torch.scalar_tensor(n, dtype=x.dtype),
-    "n - x": lambda x, n: n - x,
-    "x + n": lambda x, n: x + n,
-    "x < n": lambda x, n: x < n,
-    "alpha": lambda x, n: torch.add(x, x, alpha=n),
-    "alpha of sub": lambda x, n: torch.sub(x, x, alpha=n),
-    "clamp": lambda x, n: x.clamp(0, n),
-    "power": lambda x, n: x**n,
-    "linspace": lambda x, n: torch.linspace(0, n, 3, dtype=x.dtype),
-    "logspace": lambda x, n: torch.logspace(0, 1, 3, base=n, dtype=x.dtype),
-    "masked_fill with a tensor": lambda x, n: x.masked_fill(x > 0, torch.tensor(n)),
-    "index_fill with a tensor": lambda x, n: x.index_fill(0, torch.tensor([0]), torch.tensor(n)),
-    "nan_to_num": lambda x, n: x.nan_to_num(n),
-    "xlogy": lambda x, n: torch.xlogy(x, n),
-}
+WITH_A_NUMBER = lambdas(
+    "x, n",
+    globals(),
+    """
+    where: torch.where(x > 0, x, n); where of numbers: torch.where(x > 0, n, 0);
+    full of its own dtype: torch.full((2,), n);
+    scalar_tensor: torch.scalar_tensor(n, dtype=x.dtype); n - x: n - x; x + n: x + n; x < n: x < n;
+    alpha: torch.add(x, x, alpha=n); alpha of sub: torch.sub(x, x, alpha=n); clamp: x.clamp(0, n);
+    power: x**n; linspace: torch.linspace(0, n, 3, dtype=x.dtype);
+    logspace: torch.logspace(0, 1, 3, base=n, dtype=x.dtype);
+    masked_fill with a tensor: x.masked_fill(x > 0, torch.tensor(n));
+    index_fill with a tensor: x.index_fill(0, torch.tensor([0]), torch.tensor(n));
+    nan_to_num: x.nan_to_num(n); xlogy: torch.xlogy(x, n)
+    """,
+)
 
 
 @pytest.mark.parametrize("name", WITH_A_NUMBER)

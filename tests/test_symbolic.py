@@ -6,12 +6,13 @@ import os
 import pytest
 import torch
 import torch.nn.functional as F
-from symbolic_helpers import Symbolic
+from symbolic_helpers import Symbolic, holds
 
 import minidynamo
 import miniinductor
 from benchmarks.error_bound import assert_near
 from benchmarks.programs import vision
+from tests.soundness.tables import lambdas
 
 SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
 
@@ -19,13 +20,6 @@ SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
 def same(ours, expected):
     torch.testing.assert_close(
         ours, expected if isinstance(expected, tuple) else (expected,), equal_nan=True
-    )
-
-
-def holds(guard, inputs):
-    return eval(
-        guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.source]),
-        {"inputs": inputs},
     )
 
 
@@ -56,68 +50,41 @@ def two(a, b):
     return torch.randn(a, b), torch.randn(a, b)
 
 
-ONE = {
-    "pointwise": lambda x: torch.relu(x * 2).exp() - x,
-    "numbers made of sizes": lambda x: x * x.shape[0] + x.shape[1] / 2 + x.shape[0] ** 0.5,
-    "softmax": lambda x: torch.softmax(x, -1),
-    "softmax over rows": lambda x: torch.softmax(x, 0),
-    "sums": lambda x: (x.sum(0), x.mean(1), x.var(0), x.amax(1), x.argmax(0), x.double().prod(1)),
-    "transpose": lambda x: (x.t() + 1, x.t().contiguous(), x.t().relu().sum(1)),
-    "reshape": lambda x: (
-        x.reshape(-1) + 1,
-        x.view(-1).view(x.shape) * 2,
-        x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, x.shape[1]) + x[:1],
-    ),
-    "slices": lambda x: (
-        x[1:] + 1,
-        x[:-1] * 2,
-        x[:, 1:] - x[:, :-1],
-        x[::2] + 0,
-        x[-1] + x[0],
-        x[:, -2:] * 3,
-    ),
-    "cat": lambda x: (torch.cat([x, x * 2, x[:1]]), torch.cat([x, x[:, 1:]], 1) + 1),
-    "stack and split": lambda x: (
-        torch.stack([x, x + 1], 1),
-        x.unsqueeze(0).expand(4, -1, -1).split(2)[1] + 1,
-        x.chunk(2, 1)[0] * 2,
-    ),
-    "flip, roll, repeat": lambda x: (
-        x.flip(0),
-        x.roll(1, 1),
-        x.repeat(2, 3),
-        x.roll((1, -1), (0, 1)),
-        x.roll(3),
-    ),
-    "pad": lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 0, 2, 1), value=3.0) * 2, F.pad(x, (-1, 0))),
-    "creation": lambda x: (
-        torch.arange(x.shape[0]) * 2,
-        torch.full((x.shape[1], 2), 1.5) + x[0, 0],
-        torch.zeros(x.shape) + x,
-        torch.arange(0, x.shape[1], dtype=torch.float32) + x,
-        torch.ones_like(x),
-    ),
-    "triangles": lambda x: (x.tril(), x.triu(1), torch.ones((x.shape[1], x.shape[1])).tril() * 2),
-    "cumsum": lambda x: (x.cumsum(0), x.cumsum(1)),
-    "layer norm": lambda x: F.layer_norm(x, (x.shape[1],)),
-    "views of inputs": lambda x: (x[1:], x.t(), x.view(-1), x.unsqueeze(0), x),
-    "sizes": lambda x: (x.shape[0], x.shape[0] * x.shape[1] + 1, x.numel() // 2, x + 1),
-    "gather": lambda x: (
-        x[torch.arange(x.shape[0] - 1)],
-        x.gather(1, torch.zeros(x.shape, dtype=torch.int64)),
-        x.index_select(1, torch.tensor([1, 0])),
-    ),
-    "writes": lambda x: (
-        x.clone().mul_(2),
-        torch.zeros_like(x).index_put((torch.arange(x.shape[0]),), x),
-        x.clone().index_fill(0, torch.tensor([1]), 2.0),
-    ),
-    "sort, topk": lambda x: (x.sort(1)[0], x.topk(2, 1)[1]),
-    "lookups under a mask": lambda x: F.pad(
-        x.flatten().index_select(0, torch.arange(x.numel()).flip([0])), [1, 0], value=0.5
-    ),
-    "bool": lambda x: (x > 0, (x > 0).any(1), (x > 0).all(0), torch.where(x > 0, x, -x)),
-}
+ONE = lambdas(
+    "x",
+    globals(),
+    """
+    pointwise: torch.relu(x * 2).exp() - x;
+    numbers made of sizes: x * x.shape[0] + x.shape[1] / 2 + x.shape[0] ** 0.5;
+    softmax: torch.softmax(x, -1); softmax over rows: torch.softmax(x, 0);
+    sums: (x.sum(0), x.mean(1), x.var(0), x.amax(1), x.argmax(0), x.double().prod(1));
+    transpose: (x.t() + 1, x.t().contiguous(), x.t().relu().sum(1));
+    reshape: (x.reshape(-1) + 1, x.view(-1).view(x.shape) * 2,
+        x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, x.shape[1]) + x[:1]);
+    slices: (x[1:] + 1, x[:-1] * 2, x[:, 1:] - x[:, :-1], x[::2] + 0, x[-1] + x[0], x[:, -2:] * 3);
+    cat: (torch.cat([x, x * 2, x[:1]]), torch.cat([x, x[:, 1:]], 1) + 1);
+    stack and split: (torch.stack([x, x + 1], 1), x.unsqueeze(0).expand(4, -1, -1).split(2)[1] + 1,
+        x.chunk(2, 1)[0] * 2);
+    flip, roll, repeat: (x.flip(0), x.roll(1, 1), x.repeat(2, 3), x.roll((1, -1), (0, 1)),
+        x.roll(3));
+    pad: (F.pad(x, (1, 2)), F.pad(x, (0, 0, 2, 1), value=3.0) * 2, F.pad(x, (-1, 0)));
+    creation: (torch.arange(x.shape[0]) * 2, torch.full((x.shape[1], 2), 1.5) + x[0, 0],
+        torch.zeros(x.shape) + x, torch.arange(0, x.shape[1], dtype=torch.float32) + x,
+        torch.ones_like(x));
+    triangles: (x.tril(), x.triu(1), torch.ones((x.shape[1], x.shape[1])).tril() * 2);
+    cumsum: (x.cumsum(0), x.cumsum(1)); layer norm: F.layer_norm(x, (x.shape[1],));
+    views of inputs: (x[1:], x.t(), x.view(-1), x.unsqueeze(0), x);
+    sizes: (x.shape[0], x.shape[0] * x.shape[1] + 1, x.numel() // 2, x + 1);
+    gather: (x[torch.arange(x.shape[0] - 1)], x.gather(1, torch.zeros(x.shape, dtype=torch.int64)),
+        x.index_select(1, torch.tensor([1, 0])));
+    writes: (x.clone().mul_(2), torch.zeros_like(x).index_put((torch.arange(x.shape[0]),), x),
+        x.clone().index_fill(0, torch.tensor([1]), 2.0));
+    sort, topk: (x.sort(1)[0], x.topk(2, 1)[1]);
+    lookups under a mask: F.pad(x.flatten().index_select(0, torch.arange(x.numel()).flip([0])),
+        [1, 0], value=0.5);
+    bool: (x > 0, (x > 0).any(1), (x > 0).all(0), torch.where(x > 0, x, -x))
+    """,
+)
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -129,14 +96,9 @@ def test_one_input(name):
     "name", ["pointwise", "softmax", "sums", "transpose", "reshape", "cat", "slices"]
 )
 def test_other_strides(name):
-    check(
-        ONE[name] if name != "reshape" else lambda x: (x.reshape(-1) + 1,),
-        lambda a, b: (torch.randn(b, a).t(),),
-    )
-    check(
-        ONE[name] if name != "reshape" else lambda x: (x.reshape(-1) + 1,),
-        lambda a, b: (torch.randn(a, 8)[:, :1].expand(a, b),),
-    )
+    function = ONE[name] if name != "reshape" else lambda x: (x.reshape(-1) + 1,)
+    check(function, lambda a, b: (torch.randn(b, a).t(),))
+    check(function, lambda a, b: (torch.randn(a, 8)[:, :1].expand(a, b),))
 
 
 class Block(torch.nn.Module):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import minidynamo
+from tests.soundness.tables import rows
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("anew")]
 
@@ -44,69 +45,37 @@ def complex_numbers():
 
 
 ROWS = {  # name -> (program, its input, what is said: a break, a note, an eager kernel's reason)
-    "sparse COO": (
-        lambda t: t * 2 + t,
-        lambda: numbers().to_sparse(),
-        "a tensor that is not strided (sparse, mkldnn)",
-    ),
-    "sparse CSR": (
-        lambda t: t.relu(),
-        lambda: numbers().to_sparse_csr(),
-        "a sparse tensor (torch.sparse_csr) is not traced",
-    ),
-    "sparse CSC": (
-        lambda t: t.relu(),
-        lambda: numbers().to_sparse_csc(),
-        "a sparse tensor (torch.sparse_csc) is not traced",
-    ),
-    "sparse BSR": (
-        lambda t: t.to_dense() + 1,
-        lambda: numbers().to_sparse_bsr((2, 2)),
-        "a sparse tensor (torch.sparse_bsr) is not traced",
-    ),
-    "nested": (lambda t: t * 2 + 1, lambda: nested(torch.strided), "a nested tensor is not traced"),
-    "nested, jagged": (
-        lambda t: t.sin() * 2,
-        lambda: nested(torch.jagged),
-        "the tensor subclass NestedTensor is not traced",
-    ),
-    "quantised": (
-        lambda t: t.relu(),
-        lambda: torch.quantize_per_tensor(numbers(), 0.1, 0, torch.quint8),
-        "a quantised tensor is not traced",
-    ),
-    "quantised by channel": (
-        lambda t: t.dequantize() * 2,
-        quantised_by_channel,
-        "a quantised tensor is not traced",
-    ),
-    "oneDNN": (
-        lambda t: t.relu() + t,
-        lambda: numbers().to_mkldnn(),
-        "a tensor that is not strided (sparse, mkldnn)",
-    ),
-    "DTensor": (lambda t: t.sin() * 2, distributed, "the tensor subclass DTensor is not traced"),
-    "a subclass": (
-        lambda t: t * 2,
-        lambda: numbers().as_subclass(Mine),
-        "the tensor subclass Mine is not traced",
-    ),
-    "float8, computed with": (
-        lambda t: torch.cat([t, t]).float() * 2,
-        lambda: numbers().to(torch.float8_e4m3fn),
-        "torch.float8_e4m3fn numbers",
-    ),
-    "float8, other kinds": (
-        lambda t: (t * 2).to(torch.float8_e5m2fnuz),
-        numbers,
-        "torch.float8_e5m2fnuz numbers",
-    ),
-    "complex": (lambda t: t * 2 + t.conj() * 1j, complex_numbers, "complex numbers"),
-    "complex, of halves": (
-        lambda t: t.real * 2,
-        lambda: complex_numbers().to(torch.complex32),
-        "no lowering",
-    ),
+    name: (eval(program, globals()), eval(make, globals()), reason)
+    for name, program, make, reason in rows("""
+sparse COO :: lambda t: t * 2 + t :: lambda: numbers().to_sparse() ::
+    a tensor that is not strided (sparse, mkldnn)
+sparse CSR :: lambda t: t.relu() :: lambda: numbers().to_sparse_csr() ::
+    a sparse tensor (torch.sparse_csr) is not traced
+sparse CSC :: lambda t: t.relu() :: lambda: numbers().to_sparse_csc() ::
+    a sparse tensor (torch.sparse_csc) is not traced
+sparse BSR :: lambda t: t.to_dense() + 1 :: lambda: numbers().to_sparse_bsr((2, 2)) ::
+    a sparse tensor (torch.sparse_bsr) is not traced
+nested :: lambda t: t * 2 + 1 :: lambda: nested(torch.strided) :: a nested tensor is not traced
+nested, jagged :: lambda t: t.sin() * 2 :: lambda: nested(torch.jagged) ::
+    the tensor subclass NestedTensor is not traced
+quantised :: lambda t: t.relu() ::
+    lambda: torch.quantize_per_tensor(numbers(), 0.1, 0, torch.quint8) ::
+    a quantised tensor is not traced
+quantised by channel :: lambda t: t.dequantize() * 2 :: quantised_by_channel ::
+    a quantised tensor is not traced
+oneDNN :: lambda t: t.relu() + t :: lambda: numbers().to_mkldnn() ::
+    a tensor that is not strided (sparse, mkldnn)
+DTensor :: lambda t: t.sin() * 2 :: distributed :: the tensor subclass DTensor is not traced
+a subclass :: lambda t: t * 2 :: lambda: numbers().as_subclass(Mine) ::
+    the tensor subclass Mine is not traced
+float8, computed with :: lambda t: torch.cat([t, t]).float() * 2 ::
+    lambda: numbers().to(torch.float8_e4m3fn) :: torch.float8_e4m3fn numbers
+float8, other kinds :: lambda t: (t * 2).to(torch.float8_e5m2fnuz) :: numbers ::
+    torch.float8_e5m2fnuz numbers
+complex :: lambda t: t * 2 + t.conj() * 1j :: complex_numbers :: complex numbers
+complex, of halves :: lambda t: t.real * 2 :: lambda: complex_numbers().to(torch.complex32) ::
+    no lowering
+""")
 }
 
 

@@ -9,12 +9,7 @@ import torch
 import minidynamo
 
 INFINITY, NAN = math.inf, math.nan
-STATISTICS = {
-    "var": torch.var,
-    "std": torch.std,
-    "var_mean": torch.var_mean,
-    "std_mean": torch.std_mean,
-}
+STATISTICS = {name: getattr(torch, name) for name in ("var", "std", "var_mean", "std_mean")}
 AXES = {"all": None, "rows": [-1], "columns": [0], "two": [0, 2]}
 # what some elements become: nothing, the first, one between, the last, two of both signs
 PLACES = {
@@ -77,10 +72,8 @@ def test_statistics_of_every_size_of_number(name, dtype, dynamic):
                     if len(eager) == 2:  # the mean of infinities may be NaN, in eager elsewhere
                         kept = eager[1].dim() == 3
                         mean = laid_out.double().mean(AXES[axes], keepdim=kept).to(dtype)
-                        eager = (
-                            eager[0],
-                            torch.where(ours[0].isnan() & ours[1].isnan(), ours[1], mean),
-                        )
+                        is_lost = ours[0].isnan() & ours[1].isnan()
+                        eager = eager[0], torch.where(is_lost, ours[1], mean)
                     the_same(ours, eager, size)
     assert not minidynamo.records.frames[-1].backend_record.fallbacks
 

@@ -67,9 +67,8 @@ def is_misprinted(node: fx.Node) -> bool:
     """Does torch.fx print this call as something else?"""
     if keyword.iskeyword(getattr(node.target, "_overloadname", "")):
         return True
-    exact: list[bool] = []
-    map_aggregate((node.args, node.kwargs), lambda part: exact.append(is_printed_exactly(part)))
-    return not all(exact) or is_operator_of_number(node.target, node.args)
+    is_exact = all(map(is_printed_exactly, pytree.tree_leaves((node.args, node.kwargs))))
+    return not is_exact or is_operator_of_number(node.target, node.args)
 
 
 def is_operator_of_number(target: Any, args: tuple) -> bool:

@@ -56,6 +56,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch._prims_common import make_contiguous_strides_for
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
@@ -357,12 +358,8 @@ def transforms(op: Op) -> bool:
 
 def is_row_by_row(tensor: torch.Tensor) -> bool:
     """Has the tensor the strides of a new one, in dimensions of size 1 as well?"""
-    expected = 1
-    for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
-        if hint(stride, 0) != expected:
-            return False
-        expected *= max(hint(n, 1), 1)
-    return True
+    sizes = [hint(n, 1) for n in tensor.shape]
+    return tuple([hint(n, 0) for n in tensor.stride()]) == make_contiguous_strides_for(sizes)
 
 
 included = torch._C._dispatch_tls_local_include_set

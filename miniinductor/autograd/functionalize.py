@@ -44,7 +44,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..errors import CannotFunctionalize, blaming
-from ..ir.loops import same_layout
+from ..ir.loops import contiguous_strides, same_layout
 from ..sizes.symbols import same, same_sizes, sizes
 from .fake_mode import is_random, only_checks, written_arguments
 
@@ -240,14 +240,9 @@ class Functionalizer:
         shape, strides = sizes(before.shape), given.stride()
         if any(same_layout(shape, t.stride(), strides) for t in (before, wanted)):
             return value
-        return self.copied_into(node, wanted, value)
-
-    def copied_into(self, node: Node, wanted: torch.Tensor, value: Node) -> Node:
-        """`value` in new memory with the strides of the tensor `wanted`."""
+        layout = list(wanted.shape), list(wanted.stride())
         place = {"dtype": wanted.dtype, "device": wanted.device}
-        memory = self.emit(
-            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
-        )
+        memory = self.emit(node, aten.empty_strided.default, layout, place)
         return self.emit(node, aten.copy.default, (memory, value))
 
     def run(self) -> fx.Graph:
@@ -450,9 +445,8 @@ def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) 
     source, size, stride, *offset = view.args
     whole = source.meta["val"]
     start = offset[0] if offset and offset[0] is not None else whole.storage_offset()
-    rows = [math.prod(size[k + 1 :]) for k in range(len(size))]
     is_all = start == whole.storage_offset() and math.prod(size) == whole.numel()
-    if not (is_all and whole.is_contiguous() and list(stride) == rows):
+    if not (is_all and whole.is_contiguous() and same_sizes(stride, contiguous_strides(size))):
         raise CannotFunctionalize("write through as_strided to a part, or in another order")
     return reshaped(made, like, view, value)
 

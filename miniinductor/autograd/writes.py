@@ -109,9 +109,8 @@ def check_write(tracer: "Tracer", op: Op, written: list, read: list) -> None:
 
 def meet(op: Op, written: torch.Tensor, read: torch.Tensor) -> bool:
     """Would the op read what it has just written?"""
-    if written.untyped_storage()._cdata != read.untyped_storage()._cdata:
-        return False
-    if not count(written) or not count(read):
+    is_shared = written.untyped_storage()._cdata == read.untyped_storage()._cdata
+    if not (is_shared and count(written) and count(read)):
         return False
     (first, last), (other_first, other_last) = span_of(written), span_of(read)
     if last < other_first or other_last < first:

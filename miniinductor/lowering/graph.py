@@ -69,8 +69,8 @@ MANY_READS = 4
 MANY_OPS = EXPENSIVE_PRICE
 # On a CPU: op -> its argument is stored where an element takes so many operations.  Resampling
 # reads a pixel for many of the result, and scans have no vectors.
-STORED_FROM: dict[Any, int] = {aten._unsafe_index.Tensor: 1, aten.cumsum.default: EXPENSIVE_PRICE}
-STORED_FROM |= dict.fromkeys((aten.cumprod.default, aten.logcumsumexp.default), EXPENSIVE_PRICE)
+SCANS = aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default
+STORED_FROM: dict[Any, int] = dict.fromkeys(SCANS, EXPENSIVE_PRICE) | {aten._unsafe_index.Tensor: 1}
 FEW_READS, MANY_OPS_ON_GPU = 2, 4 * EXPENSIVE_PRICE
 HUGE = 192  # operations: stored even with one user, so that no kernel grows without end
 

@@ -38,7 +38,7 @@ from .registry import (
     lower,
     made,
     normalize_dim,
-    number,
+    operand,
 )
 
 
@@ -188,9 +188,7 @@ def scatter(
     if reduce == "mean" or not include_self:
         raise NotLowered(f"a scatter of {x.dtype} that divides, or that forgets what was there")
     dim, position = along_dim(x, dim, index)
-    value: Loader = lambda at: number(source, x.dtype)  # noqa: E731
-    if isinstance(source, TensorBox):
-        value = source.make_loader()
+    value = operand(source, index.get_size(), x.dtype)
     place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
     mode = "sum" if call.name == "scatter_add" else reduce
     return scatter_into(call, x, index.get_size(), value, place, mode)

@@ -31,6 +31,7 @@ from .registry import (
     made,
     mapped,
     number,
+    operand,
     overloads,
     pointwise,
     promoted,
@@ -111,13 +112,11 @@ def truth(value: Value, dtype: torch.dtype) -> Value:
 @lower(aten.where.self)
 def where(call: Call, condition: TensorBox, a: TensorBox, b: TensorBox) -> TensorBox:
     size, dtype = call.value.size, call.value.dtype
-    test, this, that = (broadcast_loader(v, size) for v in (condition, a, b))
+    test = broadcast_loader(condition, size)
+    this, that = operand(a, size, dtype), operand(b, size, dtype)
 
     def body(index: Index) -> Value:
-        is_this = truth(test(index), condition.dtype)
-        return ops.where(
-            is_this, cast(this(index), a.dtype, dtype), cast(that(index), b.dtype, dtype)
-        )
+        return ops.where(truth(test(index), condition.dtype), this(index), that(index))
 
     return made(call, body, condition, a, b)
 
@@ -172,8 +171,7 @@ def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = F
         if not dtype.is_floating_point:
             raise NotLowered("a number that the integers may not hold")
         return full(call, source)
-    load = broadcast_loader(source, call.value.size)
-    return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
+    return made(call, operand(source, call.value.size, dtype), source)
 
 
 @lower(aten.clamp)

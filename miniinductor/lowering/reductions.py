@@ -97,7 +97,7 @@ def reduce(
         data = Reduction(x.device, produced, ranges, inner, reduced, kind, compute, origins=origins)
         out = TensorBox.stored(data, as_in_memory(call, x, kept))
     if keepdim:
-        out = with_ones(call, out, dims)
+        out = view(call, out, call.first.size, lambda index: [index[k] for k in kept])
     if produced == result:
         return out
     return mapped(call, out, lambda v: cast(v, produced, result), result, x)
@@ -123,14 +123,6 @@ def written_out(inner: Callable[..., Value], reduced: Sequence[int], join: str) 
         return functools.reduce(getattr(ops, join), values)
 
     return body
-
-
-def with_ones(call: Call, box: TensorBox, dims: Sequence[int]) -> TensorBox:
-    """The reduced dimensions again, with size 1."""
-    rest = iter(box.get_size())
-    rank = len(box.get_size()) + len(dims)
-    shape = [1 if k in dims else next(rest) for k in range(rank)]
-    return view(call, box, shape, lambda index: [i for k, i in enumerate(index) if k not in dims])
 
 
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:

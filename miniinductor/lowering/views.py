@@ -24,22 +24,13 @@ from typing import Any
 import sympy
 import torch
 
+from ..autograd.functionalize import is_as_before
 from ..devices import recomputes
 from ..errors import CannotLower
 from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..sizes.symbols import (
-    extent,
-    hint,
-    is_symbolic,
-    maximum,
-    reshape_index,
-    same,
-    same_sizes,
-    size,
-    sizes,
-)
+from ..sizes.symbols import extent, hint, is_symbolic, maximum, reshape_index, size
 from .registry import (
     Call,
     NotLowered,
@@ -291,9 +282,7 @@ def as_strided(
     node: Any = call.node.args[0]
     fake, eager = node.meta["val"], x.eager
     first = fake.storage_offset() if storage_offset is None else storage_offset
-    if same(first, fake.storage_offset()) and (
-        same_sizes(size, fake.shape) and same_layout(size, stride, sizes(fake.stride()))
-    ):
+    if is_as_before(fake, size, stride, first):
         return view(call, x, size, lambda index: index)
     if (
         eager is None

@@ -63,14 +63,16 @@ TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 
 class LayoutPass:
     """`run()` gives the new graph, or the old one where no rule changed anything.  rules: op ->
-    what is done with those of its calls that `has_library`.  counts: sentence for the record -> how
-    often."""
+    what is done with those of its calls that `has_library`.  copies: (a tensor, its new layout), or
+    (a matrix, rows and columns that are added) -> the one copy.  counts: sentence for the record ->
+    how often."""
 
     what = "library layouts"
 
     def __init__(self, gm: fx.GraphModule, record: CompileRecord, rules: Rules) -> None:
         self.gm, self.record, self.rules, self.graph = gm, record, rules, Graph()
         self.copied: dict[fx.Node, Node] = {}
+        self.copies: dict[tuple, Node] = {}
         self.counts: dict[str, int] = {}
 
     def has_library(self, node: Node) -> bool:
@@ -157,7 +159,10 @@ class LayoutPass:
     def in_format(self, node: Node, layout: torch.memory_format) -> Node:
         if node.meta["val"].is_contiguous(memory_format=layout):
             return node
-        return self.call(node, aten.clone.default, node, memory_format=layout)
+        if (node, layout) not in self.copies:
+            copy = self.call(node, aten.clone.default, node, memory_format=layout)
+            self.copies[node, layout] = copy
+        return self.copies[node, layout]
 
     def channels_last(self, node: Node) -> Node:
         return self.in_format(node, torch.channels_last)
@@ -172,14 +177,14 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
     """The graph with the CPU's library kernels; `gm` itself where nothing is gained."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
+    targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)}
     moves = is_inference and config.channels_last
     rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
-    if moves and any(n.target is aten.convolution.default for n in calls):
+    if moves:
         rules[aten.convolution.default] = CpuLibrary.convolution
-    return CpuLibrary(gm, record, rules).applied() if any(n.target in rules for n in calls) else gm
+    return gm if targets.isdisjoint(rules) else CpuLibrary(gm, record, rules).applied()
 
 
 def is_float_on_cpu(node: fx.Node) -> bool:
@@ -264,9 +269,7 @@ def is_on_gpu(node: Node) -> bool:
 def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
     """Is a @ b better written tile by tile by our own kernel (codegen/triton/products.py) than
     padded?  Only its result is unaligned."""
-    if dtype not in HALF:
-        return False
-    if any(int_or_none(n) is None for part in (*a, *b) for n in part):
+    if dtype not in HALF or any(int_or_none(n) is None for part in (*a, *b) for n in part):
         return False
     (m, k), n = map(int, a[0]), int(b[0][1])
     is_by_rows = a[1][1] == 1 and b[1][0] == 1
@@ -288,15 +291,7 @@ def misaligned(a: torch.Tensor, b: torch.Tensor) -> tuple[int, int, int]:
 
 
 class GpuLibrary(LayoutPass):
-    """moved: a tensor -> its copy in channels-last memory, of which there is one.  padded: (matrix,
-    rows, columns) -> the matrix with so many more of them."""
-
     what = "GPU layouts"
-
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord, rules: Rules) -> None:
-        super().__init__(gm, record, rules)
-        self.moved: dict[Node, Node] = {}
-        self.padded: dict[tuple[Node, int, int], Node] = {}
 
     def has_library(self, node: Node) -> bool:
         return is_on_gpu(node.args[0])
@@ -314,9 +309,7 @@ class GpuLibrary(LayoutPass):
         """The first arguments in channels-last memory; each is copied once."""
         with self.graph.inserting_before(node):
             for position, tensor in enumerate(node.args[:count]):
-                if tensor not in self.moved:
-                    self.moved[tensor] = self.channels_last(tensor)
-                node.update_arg(position, self.moved[tensor])
+                node.update_arg(position, self.channels_last(tensor))
 
     def convolution_backward(self, node: Node) -> Node:
         if not self.moves(node):
@@ -368,8 +361,8 @@ class GpuLibrary(LayoutPass):
         if is_turned:
             matrix, rows, columns = matrix.args[0], columns, rows
         key = matrix, rows, columns
-        if key not in self.padded:
+        if key not in self.copies:
             sides = [0, columns, 0, rows]
-            self.padded[key] = self.call(node, aten.constant_pad_nd.default, matrix, sides)
-        wide = self.padded[key]
+            self.copies[key] = self.call(node, aten.constant_pad_nd.default, matrix, sides)
+        wide = self.copies[key]
         return self.call(node, aten.permute.default, wide, [1, 0]) if is_turned else wide

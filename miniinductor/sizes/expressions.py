@@ -65,12 +65,6 @@ def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
 
 
 # --- division -------------------------------------------------------------------------------------
-def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
-    """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
-    quotient, rest = split_multiples(a, b)
-    return quotient if rest == 0 else None
-
-
 def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
     """(quotient, rest) with expression = quotient * divisor + rest, term by term.
 
@@ -151,7 +145,7 @@ class Mod(Division):
             return ZERO
         if a.is_Integer and b.is_Integer:
             return a % b
-        if isinstance(a, Mod) and exact(a.args[1], b) is not None:  # (x % 12) % 4 is x % 4
+        if isinstance(a, Mod) and split_multiples(a.args[1], b)[1] == 0:  # (x % 12) % 4 is x % 4
             return Mod(a.args[0], b)
         quotient, rest = split_multiples(a, b)
         if quotient != 0:
@@ -240,6 +234,7 @@ class Printer(StrPrinter):
     `_print_Mod` for a remainder."""
 
     language: str
+    divide = "//"  # rounds down
 
     def part(self, expr: sympy.Expr, strength: str = "Pow") -> str:
         """The text of a part, in parentheses where it binds no stronger than this operator."""
@@ -254,6 +249,15 @@ class Printer(StrPrinter):
         if not spelling:
             raise NotImplementedError(f"no text for {expr}")
         return spelling.format(*map(self.part, expr.args))
+
+    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
+        return self.division(expr, self.divide, "floordiv")
+
+    def _print_Mod(self, expr: sympy.Expr) -> str:
+        return self.division(expr, "%", "remainder")
+
+    def division(self, expr: sympy.Expr, operator: str, function: str) -> str:
+        return self.quotient(expr, f" {operator} ")
 
     def quotient(self, expr: sympy.Expr, operator: str) -> str:
         left = self.parenthesize(expr.args[0], PRECEDENCE["Mul"], strict=True)
@@ -275,12 +279,6 @@ class PythonPrinter(Printer):
 
     def _print_Relational(self, expr: sympy.Expr) -> str:
         return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
-
-    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
-        return self.quotient(expr, " // ")
-
-    def _print_Mod(self, expr: sympy.Expr) -> str:
-        return self.quotient(expr, " % ")
 
     def _print_Not(self, expr: sympy.Expr) -> str:
         return f"(not ({self.doprint(expr.args[0])}))"
@@ -320,12 +318,6 @@ class IndexPrinter(Printer):
     def _print_Integer(self, expr: sympy.Expr) -> str:
         is_long = self.language == "c" and abs(int(expr)) > 2**31 - 1
         return f"{int(expr)}{'LL' if is_long else ''}"
-
-    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
-        return self.division(expr, self.divide, "floordiv")
-
-    def _print_Mod(self, expr: sympy.Expr) -> str:
-        return self.division(expr, "%", "remainder")
 
     def division(self, expr: sympy.Expr, operator: str, function: str) -> str:
         if all(map(never_negative, expr.args)):

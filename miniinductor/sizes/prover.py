@@ -85,16 +85,13 @@ def _mod(dividend: Interval, divisor: Interval) -> Interval:
     return 0, largest
 
 
-def _largest(*parts: Interval) -> Interval:
-    return max(low for low, _ in parts), max(high for _, high in parts)
-
-
-def _smallest(*parts: Interval) -> Interval:
-    return min(low for low, _ in parts), min(high for _, high in parts)
+def _of_ends(choose: Callable) -> Callable[..., Any]:
+    """The largest or smallest of some parts: that of their lower ends, that of their upper ends."""
+    return lambda *parts: tuple(map(choose, zip(*parts)))
 
 
 RULES: dict[type, Callable[..., Interval]] = {FloorDiv: _floor_div, Mod: _mod}
-RULES |= {sympy.Max: _largest, sympy.Min: _smallest}
+RULES |= {sympy.Max: _of_ends(max), sympy.Min: _of_ends(min)}
 RULES[sympy.Abs] = lambda part: (max(part[0], -part[1], 0), max(-part[0], part[1]))
 
 

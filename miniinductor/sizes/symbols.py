@@ -64,10 +64,6 @@ def joined(expression: sympy.Expr) -> sympy.Expr:
     return expression
 
 
-class Unbounded(Exception):
-    """The end of a variable's range is not known as a number."""
-
-
 def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
     """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None
     where unknown."""
@@ -76,14 +72,9 @@ def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
         if not part.is_Symbol:
             return interval(part, of_part)
         size = ranges.get(part)
-        if not isinstance(size, (int, sympy.Integer)):
-            raise Unbounded
-        return 0, int(size) - 1
+        return (0, int(size) - 1) if isinstance(size, (int, sympy.Integer)) else UNKNOWN
 
-    try:
-        low, high = of_part(expression)
-    except Unbounded:
-        return None
+    low, high = of_part(expression)
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None
 
 
@@ -343,14 +334,10 @@ def _groups_of_equal_product(
 def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:
     """Do the elements of such a tensor fill their memory without gaps or overlap?  False where that
     is not known."""
-
-    def from_the_innermost(pair: tuple[Size, Size]) -> tuple[int, int]:
-        n, stride = pair
-        return hint(stride, 1 << 40), hint(n, 1 << 40)
-
     expected: Size = 1
-    dimensions = zip(sizes(shape), sizes(strides))
-    for n, stride in sorted(dimensions, key=from_the_innermost):
+    dimensions = zip(sizes(strides), sizes(shape))
+    # from the innermost
+    for stride, n in sorted(dimensions, key=lambda pair: [hint(n, 1 << 40) for n in pair]):
         if n == 1:
             continue
         if not same(stride, expected):
@@ -399,8 +386,6 @@ def extent(size: Sequence[Size], stride: Sequence[Size], offset: Size = 0) -> in
 
 def maximum(a: Any, b: Any) -> Any:
     """The larger of two sizes."""
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return max(a, b)
     return size(sympy.Max(a, b))
 
 

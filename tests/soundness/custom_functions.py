@@ -226,15 +226,9 @@ def calls(case: tuple, mode: Mode | None) -> list:
 
 def state(space: dict) -> list:
     """What the methods may write, as it is now: the same list of objects, described afterwards."""
-    net = space["net"]
+    net, own = space["net"], vars(space["net"])
     kept = [space.get(name) for name in WATCHED]
-    return [
-        kept,
-        net.__dict__.get("count"),
-        net.kept,
-        net.__dict__.get("last"),
-        space["Mine"].count,
-    ]
+    return [kept, own.get("count"), net.kept, own.get("last"), space["Mine"].count]
 
 
 def check(case: tuple, mode: Mode) -> str:

@@ -23,6 +23,7 @@ import torch
 from ..fuzz import compare
 from . import errors, runner
 from .modes import Mode
+from .tables import lambdas
 
 PLAIN = (
     *(bool, int, float, str, tuple, type(None)),
@@ -223,41 +224,32 @@ class Own(torch.Tensor):
     pass
 
 
+@functools.cache
 def candidates() -> dict[str, Callable[[World], tuple]]:
     """What attributes are set to, and methods called with."""
-    return {
-        "()": lambda world: (),
-        "None": lambda world: (None,),
-        "True": lambda world: (True,),
-        "False": lambda world: (False,),
-        "0": lambda world: (0,),
-        "0, 1": lambda world: (0, 1),
-        "names": lambda world: ("rows", "columns"),
-        "name tuple": lambda world: (("rows", "columns"),),
-        "sizes": lambda world: ((1, 9),),
-        "fewer": lambda world: ((2, 2),),
-        "size, stride": lambda world: ((3, 3), (1, 3)),
-        "size, stride, offset": lambda world: ((2, 2), (2, 1), 1),
-        "the other": lambda world: (world.x,),
-        "the other's data": lambda world: (world.x.detach(),),
-        "a part of the other": lambda world: (world.x.detach()[1:],),
-        "its transpose": lambda world: (world.t.detach().t(),),
-        "its clone": lambda world: (world.t.detach().clone(),),
-        "a negated view": lambda world: (torch._neg_view(world.t.detach() + 1),),
-        "a conjugated view": lambda world: (world.t.detach().conj(),),
-        "an expanded row": lambda world: (world.t.detach()[:1].clone().expand(3, 3),),
-        "doubles": lambda world: (world.t.detach().double(),),
-        "complex numbers": lambda world: (world.t.detach() * 1j,),
-        "behind an offset": lambda world: (torch.arange(30).to(world.t.dtype)[1:10].view(3, 3),),
-        "nothing": lambda world: (world.t.detach()[:0],),
-        "a storage": lambda world: (torch.arange(30).to(world.t.dtype).untyped_storage(),),
-        "part of a storage": lambda world: (
-            *(torch.arange(30).to(world.t.dtype).untyped_storage(), 2, (3, 3), (4, 1)),
-        ),
-        "a hook": lambda world: ((lambda gradient: gradient * 2),),
-        "a Parameter's class": lambda world: (torch.nn.Parameter,),
-        "a class of its own": lambda world: (Own,),
-    }
+    return lambdas(
+        "world",
+        globals(),
+        """
+        (): (); None: (None,); True: (True,); False: (False,); 0: (0,); 0, 1: (0, 1);
+        names: ("rows", "columns"); name tuple: (("rows", "columns"),); sizes: ((1, 9),);
+        fewer: ((2, 2),); size, stride: ((3, 3), (1, 3)); size, stride, offset: ((2, 2), (2, 1), 1);
+        the other: (world.x,); the other's data: (world.x.detach(),);
+        a part of the other: (world.x.detach()[1:],); its transpose: (world.t.detach().t(),);
+        its clone: (world.t.detach().clone(),);
+        a negated view: (torch._neg_view(world.t.detach() + 1),);
+        a conjugated view: (world.t.detach().conj(),);
+        an expanded row: (world.t.detach()[:1].clone().expand(3, 3),);
+        doubles: (world.t.detach().double(),); complex numbers: (world.t.detach() * 1j,);
+        behind an offset: (torch.arange(30).to(world.t.dtype)[1:10].view(3, 3),);
+        nothing: (world.t.detach()[:0],);
+        a storage: (torch.arange(30).to(world.t.dtype).untyped_storage(),);
+        part of a storage: (torch.arange(30).to(world.t.dtype).untyped_storage(), 2, (3, 3),
+            (4, 1));
+        a hook: ((lambda gradient: gradient * 2),); a Parameter's class: (torch.nn.Parameter,);
+        a class of its own: (Own,)
+        """,
+    )
 
 
 def apply(world: World, name: str, given: str) -> None:

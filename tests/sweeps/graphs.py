@@ -527,17 +527,8 @@ def product(rng, program):
     x = pick(rng, program, "float", rank=2, nonempty=True)
     if x is None or x.value.dim() != 2 or x.value.dtype != torch.float32:
         return None
-    return (
-        torch.mm,
-        (
-            x,
-            program.input(
-                random_tensor(rng, [x.value.shape[1], rng.choice([1, 3, 8])], torch.float32)
-            ),
-        ),
-        {},
-        False,
-    )
+    shape = [x.value.shape[1], rng.choice([1, 3, 8])]
+    return torch.mm, (x, program.input(random_tensor(rng, shape, torch.float32))), {}, False
 
 
 # --- products in a row ----------------------------------------------------------------------------

@@ -520,12 +520,10 @@ def grouped(rows):
     return by_op
 
 
-def right_ops(rows):
-    return {
-        op
-        for op, group in grouped(rows).items()
-        if not any(row["wrong"] or row["raised"] for row in group)
-    }
+def free_of(rows, *keys):
+    """The ops of whose rows none has any of these."""
+    by_op = grouped(rows)
+    return {op for op in by_op if not any(row[key] for row in by_op[op] for key in keys)}
 
 
 def report(rows, options):
@@ -550,7 +548,7 @@ def report(rows, options):
                     reasons[what].append(row["dtype"])
             for what, dtypes in list(reasons.items())[:4]:
                 print(f"  {op} ({', '.join(dtypes)}): {what}")
-    right = right_ops(rows)
+    right = free_of(rows, "wrong", "raised")
     compiled = right - set(eager)
     native = compiled - set(fallback)
     total, samples = len(by_op), sum(row["samples"] for row in rows.values())
@@ -580,19 +578,11 @@ def report(rows, options):
     print(f"raise: {len(raised)}, WRONG: {len(wrong)}")
     if options.versus:
         options.peer, options.seconds = True, 1e-9
-        theirs = right_ops(sweep(options))
+        theirs = free_of(sweep(options), "wrong", "raised")
         print(f"torch.compile is right on:      {share(theirs)}")
         print(f"  only ours: {', '.join(sorted(right - theirs))}")
         print(f"  only torch.compile: {', '.join(sorted(theirs - right))}")
     return 1 if wrong else 0
-
-
-def native_ops(rows):
-    return {
-        op
-        for op, group in grouped(rows).items()
-        if not any(row["extern"] or row["raised"] for row in group)
-    }
 
 
 def report_native(options):
@@ -603,7 +593,7 @@ def report_native(options):
     options.peer = True
     theirs = sweep(options)
     both = grouped(ours).keys() & grouped(theirs).keys()
-    native, others = native_ops(ours) & both, native_ops(theirs) & both
+    native, others = (free_of(rows, "extern", "raised") & both for rows in (ours, theirs))
     print(f"native of {len(both)} ops: ours {len(native)}, torch.compile {len(others)}")
     wins = collections.defaultdict(list)
     for op in sorted(others - native):

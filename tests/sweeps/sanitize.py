@@ -124,16 +124,8 @@ def main():
             "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
             "UBSAN_OPTIONS": "print_stacktrace=1:exitcode=99",
         }
-        command = [
-            sys.executable,
-            os.path.abspath(__file__),
-            "--folder",
-            folder,
-            "--graphs",
-            str(options.graphs),
-            "--ops",
-            str(options.ops),
-        ]
+        command = [sys.executable, os.path.abspath(__file__), "--folder", folder]
+        command += ["--graphs", str(options.graphs), "--ops", str(options.ops)]
         for planted in PLANTED:
             seen = subprocess.run(
                 [*command, "--planted", planted], env=environment, capture_output=True, text=True

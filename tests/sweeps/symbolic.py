@@ -24,7 +24,7 @@ sys.path[:0] = [TESTS, os.path.dirname(TESTS)]
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from symbolic_helpers import Symbolic  # noqa: E402
+from symbolic_helpers import Symbolic, holds  # noqa: E402
 
 from benchmarks.error_bound import too_far  # noqa: E402
 
@@ -289,13 +289,6 @@ class Program:
             if made is not None:
                 values.append(made)
         return [v for v, _ in values[-2:]]
-
-
-def holds(guard, inputs):
-    return eval(
-        guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.source]),
-        {"inputs": inputs},
-    )
 
 
 def difference(ours, expected):
