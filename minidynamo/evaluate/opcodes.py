@@ -29,33 +29,27 @@ from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, SetVar, TupleVar, dict_pairs
 from ..variables.functions import CallableVar, CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
+from ..variables.registry import Table
 from ..variables.sequences import slice_of
 
 if TYPE_CHECKING:
     from .evaluator import Frame
 
 Handler = Callable[[Any, Any], Any]  # (frame, argument)
-HANDLERS: dict[str, Handler] = {}
+HANDLERS = Table()
 unsupported = refusal("opcode", "the instruction {0} is not traced")
 
 
 # ---- the table
-def register(name: str, handler: Handler) -> None:
-    if name in HANDLERS:
-        raise ValueError(f"the opcode {name} has a handler already")
-    HANDLERS[name] = handler
-
-
 def opcode(function: Handler) -> Handler:
     """Decorator: the handler of the opcode that it is named after."""
-    register(function.__name__, function)
-    return function
+    return HANDLERS(function.__name__)(function)
 
 
 def pushes(table: dict[str, Handler]) -> None:
     """Opcodes that push one value."""
     for name, make in table.items():
-        register(name, pushing(make))
+        HANDLERS[name] = pushing(make)
 
 
 def pushing(make: Handler) -> Handler:
@@ -84,8 +78,10 @@ PUSHES: dict[str, Handler] = {
     "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
-    "CONTAINS_OP": lambda frame, invert: ConstantVar(is_in(frame, *frame.popn(2)) != bool(invert)),
-    "BINARY_SUBSCR": lambda frame, _: item_of(frame, *frame.popn(2)),
+    "CONTAINS_OP": lambda frame, invert: ConstantVar(
+        frame.stack.pop().contains(frame, frame.stack.pop()) != bool(invert)
+    ),
+    "BINARY_SUBSCR": lambda frame, _: frame.stack.pop(-2).getitem(frame, frame.stack.pop()),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
@@ -115,9 +111,9 @@ JUMPS: dict[str, Handler] = {
 }
 pushes(PUSHES)
 for _name, _test in JUMPS.items():
-    register(_name, jumping(_test))
-register("POP_TOP", lambda frame, _: frame.stack.pop())
-register("END_SEND", lambda frame, _: frame.stack.pop(-2))
+    HANDLERS[_name] = jumping(_test)
+HANDLERS["POP_TOP"] = lambda frame, _: frame.stack.pop()
+HANDLERS["END_SEND"] = lambda frame, _: frame.stack.pop(-2)
 
 
 @opcode
@@ -239,14 +235,6 @@ def DELETE_ATTR(frame: Frame, name: str) -> None:
     frame.stack.pop().delattr(frame, name)
 
 
-def is_in(frame: Frame, item: Variable, container: Variable) -> bool:
-    return container.contains(frame, item)
-
-
-def item_of(frame: Frame, container: Variable, key: Variable) -> Variable:
-    return container.getitem(frame, key)
-
-
 @opcode
 def STORE_SUBSCR(frame: Frame, _: None) -> None:
     value, container, key = frame.popn(3)
@@ -293,7 +281,7 @@ def putting(op: str, method: str, count: int = 1, needed: str = "") -> None:
             raise Break("arguments", f"{op} of {values[0]}")
         frame.stack[-n].call_method(frame, method, values, {})
 
-    register(op, handler)
+    HANDLERS[op] = handler
 
 
 putting("LIST_APPEND", "append")

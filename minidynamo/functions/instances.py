@@ -90,7 +90,7 @@ def refuse_uninstantiable(tx: Frame, cls: type) -> None:
         raise Break("class", f"{cls.__name__} is abstract")
     if lookup(cls, name, [cls])[1] is not MISSING and can_change(cls):
         source = tx.output.tree.pinned(cls).child("class_item", name)
-        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+        tx.output.guard_fixed(source, vars(cls)[name])
     if lookup(cls, "__del__")[1] is not MISSING:
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
 

@@ -211,7 +211,7 @@ rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, v
 
 
 # ---- functions of constants, which are called now: NumPy's among them
-OF_CONSTANTS: set[Any] = {range, format, sys.intern, os.fspath}
+OF_CONSTANTS: set[Any] = {range, round, format, sys.intern, os.fspath}
 if ARRAYS:
     import numpy
 

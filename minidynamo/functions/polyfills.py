@@ -53,16 +53,14 @@ def count_elements(counts: Any, values: Any) -> None:
 
 
 # ---- itertools
-def chain(*iterables: Any) -> Any:
-    for values in iterables:
-        for value in values:
-            yield value
-
-
 def from_iterable(iterables: Any) -> Any:
     for values in iterables:
         for value in values:
             yield value
+
+
+def chain(*iterables: Any) -> Any:
+    return from_iterable(iterables)
 
 
 def islice(values: Any, first: Any, stop: Any = NOTHING) -> Any:

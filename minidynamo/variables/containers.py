@@ -274,7 +274,7 @@ def pinned_function(builder: OutputGraph, value: Any) -> Variable:
 def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if source.root().kind == "pinned":
         if source.kind != "pinned":
-            builder.guard(source, "ID", "{0} is {pin}", value)
+            builder.guard_fixed(source, value)
         return builder.wrap_pinned(value)
     known = builder.memo.get(id(value))
     if known is None:

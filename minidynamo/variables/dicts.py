@@ -100,6 +100,8 @@ class DictVar(Container):
             self.written[host] = key
         self.mutated = True
 
+    setitem = store
+
     def keys(self, tx: Frame) -> list[Variable]:
         self.guard_keys(tx)
         return [pair[0].realize(tx) for pair in self.items.values()]
@@ -110,15 +112,11 @@ class DictVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return iter(self.keys(tx))
 
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        self.store(tx, key, value)
-
     def as_constant(self) -> Any:
         if self.cls is collections.defaultdict:
             raise Break("constant", "a defaultdict where a constant is needed")
         pairs = self.pairs(current())
-        found = [(key.as_constant(), value.as_constant()) for key, value in pairs]
-        return self.cls(found)
+        return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
 
     def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")

@@ -20,7 +20,7 @@ import collections
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, NoReturn
 
@@ -242,8 +242,7 @@ class ObjectVar(Variable):
         method = self.special(tx, name) if name.startswith("__") else None
         return (method or self.getattr(tx, name)).call(tx, args, kwargs)
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
+    iterate = Variable.iterated
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if is_inherited(self.cls, "__call__"):
@@ -303,7 +302,7 @@ class ObjectVar(Variable):
                 output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
                 output.modules.append(self.value)
             else:
-                output.guard(self.source, "ID", "{0} is {pin}", self.value)
+                output.guard_fixed(self.source, self.value)
         return self.value
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:

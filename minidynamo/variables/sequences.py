@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any
 
@@ -84,8 +84,7 @@ class SequenceVar(Container):
     def length(self, tx: Frame) -> int:
         return len(self.items)
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
+    iterate = Variable.iterated
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
         if not key.is_constant() and type(key) not in (SymVar, SliceVar):
