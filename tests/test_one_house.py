@@ -342,7 +342,7 @@ def test_tables_refuse_a_second_entry():
 
     opcodes = importlib.import_module("minidynamo.evaluate.opcodes")
     for second in (
-        lambda: opcodes.HANDLERS("BINARY_OP")(print),
+        lambda: opcodes.register("BINARY_OP", print),
         lambda: minidynamo.register_backend(print, name="inductor"),
         lambda: devices.register_device(devices.Device("cpu")),
         lambda: devices.register_language(devices.LANGUAGES["cpp"]),

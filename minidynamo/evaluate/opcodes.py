@@ -29,27 +29,33 @@ from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, SetVar, TupleVar, dict_pairs
 from ..variables.functions import CallableVar, CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
-from ..variables.registry import Table
 from ..variables.sequences import slice_of
 
 if TYPE_CHECKING:
     from .evaluator import Frame
 
 Handler = Callable[[Any, Any], Any]  # (frame, argument)
-HANDLERS = Table()
+HANDLERS: dict[str, Handler] = {}
 unsupported = refusal("opcode", "the instruction {0} is not traced")
 
 
 # ---- the table
+def register(name: str, handler: Handler) -> None:
+    if name in HANDLERS:
+        raise ValueError(f"the opcode {name} has a handler already")
+    HANDLERS[name] = handler
+
+
 def opcode(function: Handler) -> Handler:
     """Decorator: the handler of the opcode that it is named after."""
-    return HANDLERS(function.__name__)(function)
+    register(function.__name__, function)
+    return function
 
 
 def pushes(table: dict[str, Handler]) -> None:
     """Opcodes that push one value."""
     for name, make in table.items():
-        HANDLERS[name] = pushing(make)
+        register(name, pushing(make))
 
 
 def pushing(make: Handler) -> Handler:
@@ -111,9 +117,9 @@ JUMPS: dict[str, Handler] = {
 }
 pushes(PUSHES)
 for _name, _test in JUMPS.items():
-    HANDLERS[_name] = jumping(_test)
-HANDLERS["POP_TOP"] = lambda frame, _: frame.stack.pop()
-HANDLERS["END_SEND"] = lambda frame, _: frame.stack.pop(-2)
+    register(_name, jumping(_test))
+register("POP_TOP", lambda frame, _: frame.stack.pop())
+register("END_SEND", lambda frame, _: frame.stack.pop(-2))
 
 
 @opcode
@@ -281,7 +287,7 @@ def putting(op: str, method: str, count: int = 1, needed: str = "") -> None:
             raise Break("arguments", f"{op} of {values[0]}")
         frame.stack[-n].call_method(frame, method, values, {})
 
-    HANDLERS[op] = handler
+    register(op, handler)
 
 
 putting("LIST_APPEND", "append")
