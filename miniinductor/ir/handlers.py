@@ -161,11 +161,6 @@ class Recorder(OpsHandler):
         block, self.instructions, self.seen = tuple(self.instructions), outside, seen
         return self.emit("masked", mask, value, other, block=block)
 
-    def body(self, outer: tuple[Size, ...], inner: tuple[Size, ...]) -> LoopBody:
-        """What was recorded, as the body of these loops."""
-        body = LoopBody(outer, inner, without_unused(self.instructions))
-        return body.rewritten(lambda e: e)  # (simplified)
-
     # -- integers that are known
     def expressions(self, *args: object) -> list[sympy.Expr] | None:
         """The expressions that these values equal, if all have one."""
@@ -222,7 +217,8 @@ def trace(buffer: ComputedBuffer) -> LoopBody:
     recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
     with origin.set(""), set_handler(recorder):
         run_body(buffer, x, r)
-    return recorder.body(outer, inner)
+    body = LoopBody(outer, inner, without_unused(recorder.instructions))
+    return body.rewritten(lambda e: e)  # (simplified)
 
 
 DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero

@@ -382,10 +382,9 @@ class TensorBox:
         if isinstance(self.data, View):
             view = self._affine_view()
         else:
-            self.realize(stride)
+            name = self.realize(stride)
             layout = self.data.layout
-            place = tuple(layout.size), tuple(layout.stride), layout.offset
-            view = BufferView(self.data.name, *place)
+            view = BufferView(name, tuple(layout.size), tuple(layout.stride), layout.offset)
         if view is not None and (stride is None or same_layout(view.size, view.stride, stride)):
             return view
         copied = self.copy()

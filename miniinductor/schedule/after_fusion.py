@@ -191,7 +191,7 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
     sets: dict[tuple, list[Part]] = {}
     for node, before in schedule.makers(schedule.nodes).items():
         level[node] = 1 + max([level[one] for one in before], default=-1)
-        part = over_one_loop(node) if is_plain(node) else None
+        part = over_one_loop(node)
         if part is not None:
             kept = [name for name in part.group.names if name in used]
             # results that may wait for their user: outputs, and small ones
@@ -202,13 +202,6 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
                 key = (level[node], *signature(part, kept, schedule))
                 sets.setdefault(key, []).append(part)
     return list(sets.values())
-
-
-def is_plain(node: Any) -> bool:
-    """Is the node a pointwise kernel without a scatter?"""
-    if not isinstance(node, Group):
-        return False
-    return not (node.is_reduction or node.inner or node.has_scan or node.targets)
 
 
 def signature(part: Part, kept: Sequence[str], schedule: Schedule) -> tuple:
@@ -224,8 +217,13 @@ def signature(part: Part, kept: Sequence[str], schedule: Schedule) -> tuple:
     return part.operations, types, tuple(map(names.index, kept)), places
 
 
-def over_one_loop(group: Any) -> Part | None:
-    """The group over one loop, where it is element by element."""
+def over_one_loop(group: ScheduledNode) -> Part | None:
+    """The group over one loop, where it is a pointwise kernel, element by element, without a
+    scatter."""
+    if not isinstance(group, Group) or group.is_reduction or group.inner:
+        return None
+    if group.has_scan or group.targets:
+        return None
     bodies = merge_loops([n.body for n in group.nodes])
     if len(bodies[0].outer) > 1 or not int_or_none(math.prod(bodies[0].outer)):
         return None

@@ -67,8 +67,11 @@ def same_loops(first: Group, second: Group) -> Pair:
 def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
     """A pointwise node over all of a reduction's loops."""
     shared, loops = {a.name for a in reduction.reads}, loop_variables("x", len(pointwise.outer))
-    reads = [a.index for a in pointwise.reads if a.name in shared]
-    reads = [index for index in reads if index.free_symbols.issuperset(loops)]
+    reads = [
+        a.index
+        for a in pointwise.reads
+        if a.name in shared and a.index.free_symbols.issuperset(loops)
+    ]
     is_gpu = language_of(reduction.device).name == "triton"
     if not is_gpu and not all(writes_as_it_reads(pointwise, index) for index in reads):
         raise Refused("it turns what it reads in memory: apart, it is copied tile by tile")
@@ -159,10 +162,12 @@ def loop_order(
 ) -> list[int] | None:
     """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
     show; None: not all do."""
-    loops = [*loop_variables("x", len(reduction.outer)), *loop_variables("r", len(reduction.inner))]
-    mine = [(stride_of(index, v), n) for v, n in zip(loops, reduction.full)]
-    of_pointwise = zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
-    theirs = [(stride_of(other, v), n) for v, n in of_pointwise]
+
+    def steps(place: sympy.Expr, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
+        loops = [*loop_variables("x", len(group.outer)), *loop_variables("r", len(group.inner))]
+        return [(stride_of(place, v), n) for v, n in zip(loops, group.full)]
+
+    mine, theirs = steps(index, reduction), steps(other, pointwise)
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]

@@ -14,6 +14,7 @@ torch/_inductor/scheduler.py.
 """
 
 import functools
+import graphlib
 import heapq
 import math
 from collections.abc import Iterable, Sequence
@@ -177,7 +178,7 @@ class Schedule:
         self.nodes: list[ScheduledNode] = []
         self.overwritten: dict[str, str] = {}  # buffer -> the graph input whose memory it takes
         # every buffer by its name; inputs that are numbers, too
-        self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        self.buffers: dict[str, Buffer] = {**graph.inputs, **graph.buffers}
         self.place = {b.name: i for i, b in enumerate(graph.operations)}
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
@@ -214,24 +215,15 @@ class Schedule:
         self, nodes: Sequence[ScheduledNode], makers: Makers | None = None
     ) -> list[ScheduledNode]:
         """Data-flow order; among the ready ones, the original order."""
-        makers = makers or self.makers(nodes)
-        waits = {node: len(before) for node, before in makers.items()}
-        users: dict[ScheduledNode, list] = {node: [] for node in nodes}
-        for node in nodes:
-            for maker in makers[node]:
-                users[maker].append(node)
+        sorter = graphlib.TopologicalSorter(makers or self.makers(nodes))
+        sorter.prepare()  # raises CycleError for nodes that wait for each other
         ready: list = []
         order: list = []
-        free = [node for node in nodes if not waits[node]]
-        while free or ready:
-            for node in free:  # (no two have a name in common, so that none are compared)
+        while sorter.is_active():
+            for node in sorter.get_ready():  # (no two have a name in common: none are compared)
                 heapq.heappush(ready, (max(map(self.place.__getitem__, node.names)), node))
             order.append(heapq.heappop(ready)[1])
-            for node in users[order[-1]]:
-                waits[node] -= 1
-            free = [node for node in users[order[-1]] if not waits[node]]
-        if len(order) < len(nodes):
-            raise AssertionError("nodes that wait for each other")
+            sorter.done(order[-1])
         return order
 
 

@@ -23,7 +23,7 @@ templates (codegen/triton/products.py fuses around them afterwards), reordering 
 peak memory.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from ..ir.loops import ExternKernel, Graph
@@ -161,7 +161,7 @@ class Scheduler:
             yield groups
 
     def candidates(
-        self, nodes: Sequence[ScheduledNode], decided: Mapping[Pair, FusionDecision]
+        self, nodes: Sequence[ScheduledNode], decided: Decisions
     ) -> list[tuple[Group, Group, str, int]]:
         """(first, second, category, bytes saved) of pairs, in the order of `nodes`, that touch a
         common buffer and were not `decided` in an earlier round.
@@ -195,12 +195,12 @@ class Scheduler:
 
     def combine(self, first: Group, second: Group) -> Group:
         """The fused group, or Refused."""
-        from . import common_loops
+        from .common_loops import ways
 
         self.check_kernel(first, second)
         alike = first.is_reduction == second.is_reduction
         reasons = []
-        for way in common_loops.ways(first, second):
+        for way in ways(first, second):
             try:
                 if alike or first.is_reduction:
                     a, b = way(first, second)
@@ -253,9 +253,6 @@ class Scheduler:
                     )
         # a body outside of the inner loop cannot read the many elements that one inside makes
         inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
-        outside = [a for n in second.nodes if not n.body.inner for a in n.body.reads()]
-        for access in outside:
-            if access.name in inside:
-                raise Refused(
-                    f"{access.name} has many elements per outer iteration: element mismatch"
-                )
+        outside = {a.name for n in second.nodes if not n.body.inner for a in n.body.reads()}
+        for name in sorted(inside & outside):
+            raise Refused(f"{name} has many elements per outer iteration: element mismatch")

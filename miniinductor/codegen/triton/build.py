@@ -1,9 +1,9 @@
 """Triton sources in, callable kernels out: compiled in parallel processes, tuned, kept on disk.
 
-In:   `Kernel`s (codegen/kernels.py) and the device.  Out: one callable per kernel: tensors and, on
-      a GPU, the stream.
+In:   the device, `Kernel`s (codegen/kernels.py), how many bytes each moves.  Out: one callable per
+      kernel: tensors and, on a GPU, the stream.
 
-    >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel])
+    >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel], [1 << 20])
     >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
 
 On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start
@@ -30,7 +30,6 @@ import concurrent.futures
 import functools
 import importlib.metadata
 import importlib.util
-import itertools
 import json
 import math
 import os
@@ -79,7 +78,7 @@ def why_not(device: torch.device) -> str | None:
 
 
 def build_triton_kernels(
-    device: torch.device, kernels: Sequence[Kernel], bytes_moved: Sequence[int] = ()
+    device: torch.device, kernels: Sequence[Kernel], bytes_moved: Sequence[int]
 ) -> list[Callable]:
     """Kernels -> callables, in the same order.  Raises CompilerError with Triton's message."""
     reason = why_not(device)
@@ -91,7 +90,7 @@ def build_triton_kernels(
     keys = [source_key(*one) for one in named]
     unique = {
         key: CudaCode(kernel, source, device, moved)
-        for key, (kernel, source), moved in zip(keys, named, bytes_moved or itertools.repeat(0))
+        for key, (kernel, source), moved in zip(keys, named, bytes_moved)
     }
     # what takes longest must not come last
     codes = sorted(unique.values(), key=lambda code: -len(code.source))
@@ -181,8 +180,8 @@ def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         with concurrent.futures.ThreadPoolExecutor(max(1, len(_workers))) as pool:
             try:
                 running = {job["kept"]: pool.submit(compiled, job) for job in jobs}
-                late = concurrent.futures.wait(running.values(), config.compiler_seconds).not_done
-                done = not late
+                waited = concurrent.futures.wait(running.values(), config.compiler_seconds)
+                done = not waited.not_done
             finally:  # no later job may get an answer that is meant for these
                 if not done:
                     for worker in _workers:
@@ -340,8 +339,8 @@ class CudaCode:
         count = len(self.launch.symbols)
         if not count:
             return self.launcher(())
-        self.at_sizes, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
-        return lambda *arguments: self.at_sizes(arguments[sizes])(*arguments)
+        at_sizes, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
+        return lambda *arguments: at_sizes(arguments[sizes])(*arguments)
 
     # -- the best configuration --------------------------------------------------------------------
     def choose(self, errors: Mapping[str, str]) -> None:
@@ -414,7 +413,6 @@ class InterpretedKernel:
 
     def __init__(self, kernel: Kernel, source: str):
         self.kernel, self.source, self.launch = kernel, source, kernel.launch
-        self.config: Config = kernel.launch.configs[0]
 
     @functools.cached_property
     def function(self) -> Any:
@@ -424,12 +422,13 @@ class InterpretedKernel:
 
     def __call__(self, *arguments: Any) -> None:
         values = arguments[len(arguments) - len(self.launch.symbols) :]
-        programs = self.launch.programs(self.config, values)
+        cfg = self.launch.configs[0]
+        programs = self.launch.programs(cfg, values)
         if not programs:
             return
         given = [a.view(torch.uint8) if getattr(a, "dtype", 0) in FLOAT8 else a for a in arguments]
         try:
-            self.function[programs,](*given, **dict(self.config.blocks))
+            self.function[programs,](*given, **dict(cfg.blocks))
         except ours(Exception) as error:
             if "index out of range" not in str(error):
                 raise

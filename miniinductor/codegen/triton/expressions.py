@@ -105,10 +105,8 @@ class TritonExpressions(OpsHandler):
 
     def named(self, expression: str, dtype: torch.dtype, axes: Axes) -> Tile:
         """Name a value where it is known: what does not change along r, before the loop over r."""
-        name = self.scope.lookup(expression)
-        if name is None:
-            name = (self.scope if "r" in axes else self.outside).name(expression)
-        return Tile(name, dtype, axes)
+        scope = self.scope if "r" in axes else self.outside
+        return Tile(scope.name(expression), dtype, axes)
 
     def solid(self, value: Tile) -> Tile:
         """A literal as a Triton scalar of its own dtype: Python numbers have none."""

@@ -138,7 +138,8 @@ class TritonKernelWriter(TritonExpressions):
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
         launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
-        symbols = sorted(self.symbols | symbols_of(launch), key=str)
+        numbers = map(sympy.sympify, [*launch.sizes.values(), *launch.extents])
+        symbols = sorted(self.symbols.union(*[n.free_symbols for n in numbers]), key=str)
         launch.symbols = tuple(symbol.name for symbol in symbols)
         launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
         blocks = [block for block, _ in launch.configs[0].blocks]
@@ -267,10 +268,6 @@ class TritonKernelWriter(TritonExpressions):
             return self.constant(0, dtype)
         if name not in self.memory.stored and name not in self.memory.read:
             self.memory.read.append(name)
-        return self.load_tile(name, index)
-
-    def load_tile(self, name: str, index: sympy.Expr) -> Tile:
-        dtype = self.memory.dtype(name)
         pointed = NO_AXES if self.mask is None else self.mask.axes
         target, own = self.element(name, index, pointed, False)
         mask = self.mask_text(own | pointed)
@@ -360,12 +357,6 @@ class TritonKernelWriter(TritonExpressions):
         return accumulator.running()
 
 
-def symbols_of(launch: Launch) -> set[sympy.Symbol]:
-    """The sizes that a launch depends on."""
-    numbers = [n for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int)]
-    return {symbol for number in numbers for symbol in number.free_symbols}
-
-
 # --- horizontal fusion ----------------------------------------------------------------------------
 PARTS = "which of the alike parts a program computes"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
@@ -394,8 +385,8 @@ class TritonForeachWriter(TritonKernelWriter):
         self.counts = [int(math.prod(part.group.outer)) for part in self.parts]
         config = foreach_config(self.counts)
         block = config.block("x")
-        ends = itertools.accumulate([-(-n // block) for n in self.counts], initial=0)
-        *self.firsts, blocks = ends
+        programs = [-(-n // block) for n in self.counts]
+        *self.firsts, blocks = itertools.accumulate(programs, initial=0)
         [axis] = plan.axes
         axis.loops = [(axis.loops[0][0], SIZE)]
         axis.numel, axis.mask = SIZE, "xmask"
@@ -431,6 +422,9 @@ class TritonForeachWriter(TritonKernelWriter):
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
         return [Line(about, origin="a comment"), *super().body()]
 
+    def reads_again(self) -> bool:
+        """Each part stores a result."""
+        return True
+
     def kernel(self, code: Sequence[Code]) -> Kernel:
-        kernel = of_all_parts(super().kernel(code), self.parts)
-        return replace(kernel, reads_again=len(kernel.stored) > 1)
+        return of_all_parts(super().kernel(code), self.parts)

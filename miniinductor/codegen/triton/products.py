@@ -90,10 +90,10 @@ def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNo
 
     What was decided stands in `record.fusions`."""
     nodes = list(schedule.nodes)
-    externs = [node for node in nodes if isinstance(node, ExternNode)]
-    for extern in [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]:
-        if config.matmul_templates == "always" or has_unaligned_rows(kernel_of(extern)):
-            nodes = with_product(extern, nodes, schedule, record)
+    for node in schedule.nodes:
+        if isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS:
+            if config.matmul_templates == "always" or has_unaligned_rows(kernel_of(node)):
+                nodes = with_product(node, nodes, schedule, record)
     return nodes
 
 
@@ -174,7 +174,7 @@ class MatmulWriter(TritonKernelWriter):
     def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
         self.product = fused.buffer
-        self.group, self.before = fused.group, [fused.product]
+        self.before = [fused.product]
 
     def make_plan(self) -> TilePlan:
         """Tiles of the result: m rows and n columns; k runs in the template's loop."""

@@ -78,9 +78,10 @@ def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
     known: Known = {}
     for buffer in graph.operations:
-        is_reduction = isinstance(getattr(buffer, "data", None), Reduction)
-        is_split = is_reduction and config.split_reductions
-        operations += split(buffer, graph, record, known) if is_split else [buffer]
+        if config.split_reductions and isinstance(getattr(buffer, "data", None), Reduction):
+            operations += split(buffer, graph, record, known)
+        else:
+            operations.append(buffer)
     graph.operations[:] = operations
 
 
@@ -107,7 +108,7 @@ def split(
         return [buffer]
     wanted = max(wanted, 1)
     # whole chunks, and of whole tiles, need no masks
-    chunks = rows_before(buffer, graph) or max(
+    chunks = rows_before(body, graph) or max(
         range((wanted + 1) // 2, wanted + 1),
         key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
     )
@@ -132,10 +133,9 @@ def split(
     return parts
 
 
-def rows_before(buffer: ComputedBuffer, graph: Graph) -> int:
+def rows_before(body: LoopBody, graph: Graph) -> int:
     """How many rows there are, if a number of each was reduced before and is read here, as in
     (x / x.sum(1)).sum(): with a chunk for each row, all of that is one kernel.  Else 0."""
-    body = trace(buffer).simplify_loops()
     rows = body.inner[0] if len(body.inner) == 2 and not body.outer else 0
     if not isinstance(rows, int) or not ENOUGH_ROWS <= rows < LEAST_ELEMENTS:
         return 0
@@ -262,9 +262,7 @@ def term(handler: Any, kind: str, value: Any, about: Any, count: Any) -> Any:
 
 def neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
     """What a reduction of nothing is."""
-    if kind in NEUTRAL:
-        return NEUTRAL[kind]
-    return limit(dtype, kind.endswith("max"))
+    return NEUTRAL.get(kind, limit(dtype, kind.endswith("max")))
 
 
 # --- reductions of tiles --------------------------------------------------------------------------
@@ -283,7 +281,7 @@ class Scan(NamedTuple):
 
 def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     """A reduction by a function of two values."""
-    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {1}, {helper})")
+    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, 1, {helper})")
 
 
 REDUCERS = {
@@ -311,7 +309,7 @@ SCANS = {
 
 def scan_of(kind: str, dtype: torch.dtype) -> Scan:
     """How running values of this dtype are written."""
-    if kind not in ("max", "min"):
+    if kind in SCANS:
         return SCANS[kind]
     helper = {"max": "larger", "min": "smaller"}[kind]
     if not dtype.is_floating_point:

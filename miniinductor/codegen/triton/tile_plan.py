@@ -25,6 +25,7 @@ the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
 
 import functools
+import itertools
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,10 +35,10 @@ from typing import Any
 import sympy
 import torch
 
-from ...ir.dependencies import LoopBody, int_or_none, linear_form, loop_variables, stride_of
+from ...ir.dependencies import LoopBody, int_or_none, loop_variables, stride_of
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
-from ...sizes.symbols import Size, fill, hint
+from ...sizes.symbols import Size, expand, fill, hint
 from ...sizes.symbols import size as as_size
 from ..kernel_plan import KernelPlan, plan_kernel
 from .kernel_text import Axes, Line, noted, plain
@@ -161,9 +162,8 @@ def looped_columns(x: int) -> list[Config]:
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
-    if (
-        r <= SHORT_ROW
-    ):  # of symbolic length: about as many elements as now, in one step; or gathered
+    # of symbolic length: about as many elements as now, in one step; or gathered
+    if r <= SHORT_ROW:
         few = [config_of(w, x=min(64, power_of_2(x)), r=b) for b, w in FEW_THREADS]
         return persistent_rows(x, max(NEIGHBOURS, r)) + few
     return [config_of(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
@@ -278,27 +278,34 @@ class Axis:
 
         Triton does not see that 129*x1 + x2 goes by steps of one, where x1 and x2 are a quotient
         and a remainder by 129: neighbouring threads would then be given another axis."""
-        if len(self.loops) < 2:
+        step = stride_of(expr, self.loops[-1][0]) if self.loops else None
+        if not step:
             return expr
-        coefficients, tangled = linear_form(expr)
-        step = coefficients.get(self.loops[-1][0], sympy.Integer(0))
-        joined: list[sympy.Symbol] = []
-        length: Size = 1
-        for variable, size in reversed(self.loops):
-            same = coefficients.get(variable) == sympy.expand(step * length)
-            if not step or variable in tangled or not same:
-                break
-            joined.append(variable)
-            length = sympy.expand(length * size)
-        is_seen = len(joined) < len(self.loops) and self.loops[-1][1] % WIDEST == 0
+        joined, length = run_of_loops(expr, self.loops, step)
+        whole = len(joined) == len(self.loops)
+        is_seen = not whole and self.loops[-1][1] % WIDEST == 0
         if len(joined) < 2 or is_seen:
             return expr
-        whole = joined[-1] is self.loops[0][0]
         flat = self.flat if whole else f"{self.flat} % {size_text(length)}"
         others = expr.xreplace(dict.fromkeys(joined, sympy.Integer(0)))
         if not whole and (others or step != 1):
             flat = f"({flat})"
         return others + step * sympy.Symbol(flat, integer=True, nonnegative=True)
+
+
+def run_of_loops(
+    index: sympy.Expr, loops: Sequence[tuple[sympy.Symbol, Size]], step: Size
+) -> tuple[list[sympy.Symbol], Size]:
+    """The last of these loops, if the index goes by this step along it, and those before it as far
+    as each goes on where the next one ends; and how many elements that are."""
+    joined: list[sympy.Symbol] = []
+    length: Size = 1
+    for variable, size in reversed(loops):
+        if stride_of(index, variable) != expand(step * length):
+            break
+        joined.append(variable)
+        length = expand(length * size)
+    return joined, length
 
 
 def size_text(n: Size) -> str:
@@ -333,13 +340,14 @@ class TilePlan(KernelPlan):
 def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
-    columns = False
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies)
         columns = reads_apart(bodies)
     else:
-        axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
-        axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
+        axes = [
+            Axis("x", loops.x, loops.outer, "[:, None]"),
+            Axis("r", loops.r, loops.inner, "[None, :]"),
+        ]
         columns = reads_along_outputs(bodies, loops.x, loops.r)
         kind = kind_of_rows(loops, axes, columns)
     return tile_plan(
@@ -407,30 +415,14 @@ def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[s
 def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int | None:
     """Number of loops that belong to y, if some read goes by shorter steps along an earlier loop
     than along the last: by steps of one, or so short that they share a cache line."""
-    *earlier, last = loop_variables("x", len(outer)) or [None]
-    found = [
-        (step, number + 1)
-        for number in range(len(earlier))
-        for index in indices
-        for step in SHORT_STEPS
-        if abs(step_inside(index, last, outer[-1]) or 0) > step
-        and min(hint(run_until(index, earlier[: number + 1], outer, step), 0), hint(outer[-1], 0))
-        >= LEAST_SIDE
-    ]
-    return min(found)[1] if found else None
-
-
-def run_until(
-    index: sympy.Expr, loops: Sequence[sympy.Symbol], sizes: Sequence[Size], step: int
-) -> Size:
-    """How many elements follow each other in memory, by such a step, along the last of these loops,
-    and those before it that go on where it ends."""
-    length: Size = 1
-    for variable, size in reversed([*zip(loops, sizes)]):
-        if stride_of(index, variable) != step * length:
-            break
-        length = length * size
-    return length
+    loops = [*zip(loop_variables("x", len(outer)), outer)]
+    for step, cut in itertools.product(SHORT_STEPS, range(1, len(loops))):
+        for index in indices:
+            if abs(step_inside(index, *loops[-1]) or 0) > step:
+                _, length = run_of_loops(index, loops[:cut], step)
+                if min(hint(length, 0), hint(outer[-1], 0)) >= LEAST_SIDE:
+                    return cut
+    return None
 
 
 def outer_product_at(outer: Sequence[Size], indices: Collection[sympy.Expr]) -> int | None:
