@@ -17,7 +17,6 @@ from minidynamo.rebuild.resume import (
     check_splittable,
     closure_names,
     resume_code,
-    unwind,
 )
 
 ENDS = set(
@@ -158,10 +157,8 @@ def split(code, point):
     k, stack, live = point
     rest, body, free = resume_code(code, k, stack, live), disassemble(code), closure_names(code)
     target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
-    stash, names = (
-        unwind(stack, temporaries),
-        [t for t, kind in zip(temporaries, stack) if kind == VALUE],
-    )
+    stash = [ins for name in reversed(temporaries) for ins in emit.store_fast(name)]
+    names = [t for t, kind in zip(temporaries, stack) if kind == VALUE]
     arguments = [emit.load_fast(v) for v in rest.co_varnames[: rest.co_argcount - len(names)]] + [
         emit.load_fast(t) + emit.delete_fast(t) for t in names
     ]

@@ -13,6 +13,10 @@ import minidynamo
 pytestmark = pytest.mark.usefixtures("anew")
 
 
+class Names(set):
+    pass
+
+
 def X():
     return torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 
@@ -20,6 +24,11 @@ def X():
 def fail(x, kind=ValueError):
     minidynamo.graph_break()
     raise kind("no", 3)
+
+
+@make_test(X(), breaks=1)
+def test_an_object_of_a_subclass_of_set(x):
+    return x.sin(), Names(["a"])
 
 
 # ---- handlers

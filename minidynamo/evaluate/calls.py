@@ -85,7 +85,7 @@ def call_unknown(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> 
         raise unknown(function)
     for value in (*args, *kwargs.values()):
         # the real object is not what the traced program has made of it
-        if isinstance(value, ObjectVar) and not may_be_read(value):
+        if isinstance(value, ObjectVar) and not value.immutable():
             raise Break("C function", f"the call of {function.__name__}() on {value}")
     return tx.computed(function, args, kwargs, "real")
 
@@ -111,11 +111,6 @@ def is_pure(function: Any) -> bool:
         owner = getattr(function, "__self__", None)
         module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
     return module in PURE_MODULES
-
-
-def may_be_read(value: Any) -> bool:
-    """May C code be called on the real object while tracing?  (`ObjectVar.immutable` says it.)"""
-    return hasattr(value, "immutable") and value.immutable()
 
 
 def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:

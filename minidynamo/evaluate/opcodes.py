@@ -84,8 +84,10 @@ PUSHES: dict[str, Handler] = {
     "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
-    "CONTAINS_OP": lambda frame, invert: ConstantVar(is_in(frame, *frame.popn(2)) != bool(invert)),
-    "BINARY_SUBSCR": lambda frame, _: item_of(frame, *frame.popn(2)),
+    "CONTAINS_OP": lambda frame, invert: ConstantVar(
+        frame.stack.pop().contains(frame, frame.stack.pop()) != bool(invert)
+    ),
+    "BINARY_SUBSCR": lambda frame, _: frame.stack.pop(-2).getitem(frame, frame.stack.pop()),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
@@ -237,14 +239,6 @@ def STORE_ATTR(frame: Frame, name: str) -> None:
 @opcode
 def DELETE_ATTR(frame: Frame, name: str) -> None:
     frame.stack.pop().delattr(frame, name)
-
-
-def is_in(frame: Frame, item: Variable, container: Variable) -> bool:
-    return container.contains(frame, item)
-
-
-def item_of(frame: Frame, container: Variable, key: Variable) -> Variable:
-    return container.getitem(frame, key)
 
 
 @opcode

@@ -71,8 +71,12 @@ class Operations:
                 return result
             check_traced(fn)
             if getattr(fn, "_torchdynamo_disable", False):  # torch.compile has wrapped it
-                return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
+                return self.call_fixed(fn.__wrapped__, *args, **kwargs)
         return self.inline(function, args, kwargs)
+
+    def call_fixed(self: Any, function: Any, /, *args: Variable, **kwargs: Variable) -> Variable:
+        """The call of a real function that the entry holds."""
+        return self.output.wrap_pinned(function).call(self, list(args), kwargs)
 
     # functions of calls.py: `tx` there is `self` here
     call_c, call_unknown = calls.call_c, calls.call_unknown
@@ -329,7 +333,7 @@ class Operations:
             cls = self.output.wrap_pinned(variable.python_type())
             return method_of_class(self, owner, found, name, variable, cls)
         if isinstance(found, property) and found.fget is not None:
-            return self.output.wrap_pinned(found.fget).call(self, [variable], {})
+            return self.call_fixed(found.fget, variable)
         if hasattr(type(found), "__set__"):
             raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
         if hasattr(type(found), "__get__"):

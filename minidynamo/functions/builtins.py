@@ -295,10 +295,6 @@ def _divmod(tx: Frame, a: Variable, b: Variable, /) -> Variable:
     return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 
-def _round(tx: Frame, number: Any, ndigits: Variable = NONE) -> Variable:
-    return tx.computed(round, [number] if ndigits is NONE else [number, ndigits], {})
-
-
 def _index(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, TensorVar):
         return value.call_method(tx, "__index__", [], {})
@@ -405,7 +401,6 @@ rules(
         ),
         abs: _abs,
         divmod: _divmod,
-        round: _round,
         operator.index: _index,
         pow: _pow,
         set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),

@@ -79,7 +79,7 @@ class Reads:
             if found is MISSING or owner is torch.autograd.Function:
                 continue
             source = self.tx.output.tree.pinned(owner).child("class_item", name)
-            self.tx.output.guard(source, "ID", "{0} is {pin}", found)
+            self.tx.output.guard_fixed(source, found)
             self.late = name in LATE and torch.is_grad_enabled()
             found = getattr(found, "__func__", found)
             if isinstance(found, types.FunctionType):
@@ -127,10 +127,10 @@ class Reads:
         reads."""
         found = pinned(found)
         if isinstance(found, TensorVar) and found.source is not None:
-            self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.value)
+            self.tx.output.guard_fixed(found.source, found.value)
         elif isinstance(found, FunctionVar) and found.fn is not None:
             if found.source is not None:
-                self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.fn)
+                self.tx.output.guard_fixed(found.source, found.fn)
             if is_programs(found.fn):
                 self.function(found.fn)
         elif isinstance(found, TupleVar):

@@ -24,7 +24,7 @@ from ..variables.base import MISSING, Args, Frame, Named, Variable, can_change, 
 from ..variables.classes import ClassVar, SuperVar
 from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
 from ..variables.functions import CellVar
-from ..variables.nn_modules import ModuleVar
+from ..variables.nn_modules import ModuleVar, has_state
 from ..variables.objects import ExceptionVar, ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import rule, rules
 from ..variables.containers import is_plain_named_tuple
@@ -73,8 +73,7 @@ def instantiate(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
     new = lookup(cls, "__new__")[1]
     own_new = isinstance(new, staticmethod)
     if own_new and isinstance(new.__func__, types.FunctionType):
-        function = tx.output.wrap_pinned(new.__func__)
-        made = function.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+        made = tx.call_fixed(new.__func__, tx.output.wrap_pinned(cls), *args, **kwargs)
     else:
         made = allocate(tx, cls, args)
     if cls in made.python_type().__mro__ and isinstance(made, ObjectVar):
@@ -90,7 +89,7 @@ def refuse_uninstantiable(tx: Frame, cls: type) -> None:
         raise Break("class", f"{cls.__name__} is abstract")
     if lookup(cls, name, [cls])[1] is not MISSING and can_change(cls):
         source = tx.output.tree.pinned(cls).child("class_item", name)
-        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+        tx.output.guard_fixed(source, vars(cls)[name])
     if lookup(cls, "__del__")[1] is not MISSING:
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
 
@@ -149,7 +148,7 @@ def initialise_payload(tx: Frame, payload: Any, args: Args, kwargs: Named) -> No
         return
     if kwargs or len(args) > 1:
         raise Break("arguments", "the arguments of a container's __init__()")
-    payload.method_clear(tx)
+    payload.call_method(tx, "clear", [], {})
     if args:
         name = "extend" if isinstance(payload, ListVar) else "update"
         payload.call_method(tx, name, list(args), {})
@@ -159,7 +158,7 @@ def initialise_payload(tx: Frame, payload: Any, args: Args, kwargs: Named) -> No
 @class_with_base(tuple)
 def _named_tuple(tx: Frame, cls: Any, args: Args, kwargs: Named) -> Variable | None:
     if isinstance(cls.__new__, types.FunctionType) and is_plain_named_tuple(cls):
-        return tx.output.wrap_pinned(cls.__new__).call(tx, [ClassVar(cls), *args], kwargs)
+        return tx.call_fixed(cls.__new__, ClassVar(cls), *args, **kwargs)
     if cls.__module__ == "torch.return_types":
         raise Break("class", f"making a {cls.__name__}")
     return None
@@ -188,8 +187,7 @@ def _module(tx: Frame, cls: Any, args: Args, kwargs: Named) -> Variable:
         make = on_host(cls, args, kwargs, "as_constant")
         with torch.device("meta"):  # weights would be drawn: the program's random numbers
             first = make()
-        tables = (first._parameters, first._buffers, first._modules)
-        if all(value is None for table in tables for value in table.values()):
+        if not has_state(first):
             return made_anew(tx, make)
     raise Break("module", f"making a {cls.__name__} in a compiled frame", "make it in __init__")
 

@@ -69,7 +69,7 @@ def _cached(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
     if not trusted(home) and not home.startswith(PURE_CACHES):
         raise Break("cached function", f"{function.__qualname__} is cached by functools")
     if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
-        return tx.output.wrap_pinned(function.__wrapped__).call(tx, args, kwargs)
+        return tx.call_fixed(function.__wrapped__, *args, **kwargs)
     return tx.fold_pinned(on_host(function, args, kwargs))
 
 
@@ -176,16 +176,13 @@ def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
     if id(value) in done:
         return done[id(value)]
     made: Any
-    if isinstance(value, DictVar):
-        made = done[id(value)] = value.call_method(tx, "copy", [], {})
-        for key, item in value.pairs(tx):
-            made.store(tx, key, deep_copy(tx, item, done))
-        return made
-    if isinstance(value, SetVar):
-        return value.method_copy(tx)
-    if isinstance(value, ListVar):
-        made = done[id(value)] = value.method_copy(tx)
-        made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
+    if isinstance(value, (DictVar, ListVar, SetVar)):
+        made = done[id(value)] = shallow_copy(tx, value)
+        if isinstance(value, DictVar):
+            for key, item in value.pairs(tx):
+                made.store(tx, key, deep_copy(tx, item, done))
+        elif isinstance(value, ListVar):
+            made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
         return made
     if isinstance(value, TupleVar):
         return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
@@ -211,7 +208,7 @@ rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, v
 
 
 # ---- functions of constants, which are called now: NumPy's among them
-OF_CONSTANTS: set[Any] = {range, format, sys.intern, os.fspath}
+OF_CONSTANTS: set[Any] = {range, round, format, sys.intern, os.fspath}
 if ARRAYS:
     import numpy
 

@@ -53,16 +53,14 @@ def count_elements(counts: Any, values: Any) -> None:
 
 
 # ---- itertools
-def chain(*iterables: Any) -> Any:
-    for values in iterables:
-        for value in values:
-            yield value
-
-
 def from_iterable(iterables: Any) -> Any:
     for values in iterables:
         for value in values:
             yield value
+
+
+def chain(*iterables: Any) -> Any:
+    return from_iterable(iterables)
 
 
 def islice(values: Any, first: Any, stop: Any = NOTHING) -> Any:
@@ -212,7 +210,7 @@ class ScriptedVar(RealVar):
         for name, value in {**dict(zip(kinds, args)), **kwargs}.items():
             if not is_passed_on(kinds.get(name), value):
                 raise Break("TorchScript", f"{name}, which TorchScript converts or copies", HINT)
-        return tx.output.wrap_pinned(function).call(tx, args, kwargs)
+        return tx.call_fixed(function, *args, **kwargs)
 
 
 def is_passed_on(kind: Any, value: Variable) -> bool:

@@ -51,7 +51,7 @@ def of_object(tx: Frame, value: Any, how: str) -> str:
         method = lookup(value.cls, name)[1]
         if isinstance(method, types.FunctionType):
             args = [ConstantVar("")] if name == "__format__" else []
-            written = tx.output.wrap_pinned(method).call(tx, [value, *args], {}).as_constant()
+            written = tx.call_fixed(method, value, *args).as_constant()
             if type(written) is not str:
                 raise Break("string", f"a method {name} that gives no str")
             return written
@@ -72,10 +72,6 @@ def _str(tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
 
 
 # ---- f-strings
-def joined(parts: list[Any]) -> Variable:
-    return ConstantVar("".join([part.as_constant() for part in parts]))
-
-
 def converted(frame: Frame, kind: int) -> Variable:
     """`{value!s}`, `{value!r}`"""
     if kind == 3:
@@ -93,7 +89,9 @@ def formatted(frame: Frame, value: Any, *specification: Any) -> Variable:
 
 pushes(
     {
-        "BUILD_STRING": lambda frame, n: joined(frame.popn(n)),
+        "BUILD_STRING": lambda frame, n: ConstantVar(
+            "".join([part.as_constant() for part in frame.popn(n)])
+        ),
         "CONVERT_VALUE": converted,
         "FORMAT_WITH_SPEC": lambda frame, _: formatted(frame, *frame.popn(2)),
         "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),

@@ -123,7 +123,8 @@ def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Va
 def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Variable:
     """Now, for the ops that follow while tracing; as a node, for the run."""
     values = [value.as_constant() for value in args]
-    tx.output.state.note_before(setter, getter, values[:-1])
+    key = tuple(values[:-1])
+    tx.output.state.before.setdefault((setter, key), getter(*key))
     call_state(tx.output, tx, setter, values)
     return NONE
 

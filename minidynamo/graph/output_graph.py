@@ -33,7 +33,7 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,10 +67,6 @@ class StateChanges:
     before: dict[Any, Any] = field(default_factory=dict)
     after: dict[Any, Any] = field(default_factory=dict)
     autocast_depth: int = 0  # autocast regions entered less those left
-
-    def note_before(self, setter: Callable, getter: Callable, args: Sequence[Any]) -> None:
-        """The program is about to set this, perhaps not for the first time."""
-        self.before.setdefault((setter, tuple(args)), getter(*args))
 
 
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ..evaluate.evaluator import Frame, RootFrame
     from ..guards.sources import Source
 
-Part = Variable | Callable[[], None]  # of a call: a variable, or what pushes a value
+Part = Variable | Callable[["Codegen"], None]  # of a call: a variable, or what pushes a value
 BASE = "base"  # in the text of an access: what is read from
 
 
@@ -114,7 +114,7 @@ class Codegen:
             if isinstance(part, Variable):
                 self.value(part)
             else:
-                part()
+                part(self)
 
     def temp(self) -> str:
         name = f"{self.prefix}{len(self.temps)}"
@@ -189,7 +189,7 @@ class Codegen:
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)
         self.call_object(
             size_function(python_code(expr), tuple(s.name for s in symbols)),
-            *[functools.partial(self.symbolic, s) for s in symbols],
+            *[functools.partial(Codegen.symbolic, expr=s) for s in symbols],
         )
 
     def build(self, op: str, values: Sequence[Variable]) -> None:
@@ -321,9 +321,9 @@ class Prologue(Codegen):
     def call_graph(self, graph: Callable, inputs: Sequence[Any]) -> None:
         """Call the compiled graph: its results lie on the stack, as a tuple or list."""
         arguments = [
-            functools.partial(self.symbolic, variable.expr)
+            functools.partial(Codegen.symbolic, expr=variable.expr)
             if hasattr(variable, "expr")
-            else functools.partial(self.load_source, variable.source)
+            else variable
             for variable in inputs
         ]
         start = len(self.instructions)

@@ -79,13 +79,6 @@ def _stack_names(stack: Sequence[str]) -> list[str]:
     return [f".1s{i}" for i, kind in enumerate(stack) if kind == VALUE]
 
 
-def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
-    """Instructions that empty the stack into `temporaries`, a local for each slot."""
-    return [
-        ins for name in reversed(temporaries[: len(stack)]) for ins in assembler.store_fast(name)
-    ]
-
-
 def restored(kind: str, name: str) -> list[Instruction]:
     """Code that pushes a stack slot of this kind again, a value from the local `name`."""
     if kind == NULL:
@@ -332,7 +325,8 @@ class Continuations:
         stack = [temp for temp, kind in zip(temps, kinds) if kind == VALUE]
         names = [*made.co_varnames[: made.co_argcount - len(stack)], *stack]
         function = assembler.make_function(made, closure_names(code))
-        out = unwind(kinds, temps) + self.go_on(function, names) + assembler.return_value()
+        out = [ins for temp in reversed(temps) for ins in assembler.store_fast(temp)]
+        out += self.go_on(function, names) + assembler.return_value()
         for instruction in out:
             instruction.pos = self.natives[where].pos
         return out

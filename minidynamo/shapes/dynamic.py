@@ -132,10 +132,12 @@ class SizePolicy:
         }
         return dims or None
 
-    def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool, least: int = 2) -> bool:
+    def is_symbol(
+        self, name: str, kind: Any, number: float, is_wanted: bool, least: float = 2
+    ) -> bool:
         """Is this number, from `least` on, a symbol: because that is wanted, or because it has
-        changed?"""
-        is_free = number >= least and name not in self.pinned
+        changed?  (Infinity and what is near it is none.)"""
+        is_free = number >= least and abs(number) < 1e308 and name not in self.pinned
         chosen = is_free and (is_wanted or self.changed(name, kind, number))
         self.met.append((name, kind, number, chosen))
         return chosen

@@ -180,6 +180,8 @@ class SymNode:
     def clone(self) -> "SymNode":
         return self
 
+    pos = clone
+
     def str(self) -> Text:
         return python_code(self.expr)
 
@@ -268,9 +270,6 @@ class SymNode:
         if self.pytype is float:
             return self.opaque("neg", operator.neg)
         return self.wrap_int(-1).mul(self)
-
-    def pos(self) -> "SymNode":
-        return self
 
     def abs(self) -> "SymNode":
         if self.pytype is float:

@@ -22,7 +22,7 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker) and user_defined.py
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transform
 
@@ -162,6 +162,10 @@ class Variable(Fields):
         if self.cls is None or hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__"):
             raise Break("truth", f"the truth of {self} is not known while tracing")
         return True
+
+    def iterated(self, tx: Frame) -> Iterator[Variable]:
+        """What its iterator gives: the `iterate` of what `tx.iter_of` knows."""
+        return tx.iter_of(self).rest(tx)
 
     # (tx): an iterator of variables
     iterate = refusal("iteration", "iterating over {self} is not traced")
@@ -362,7 +366,7 @@ def guard_classes(output: OutputGraph) -> None:
         if not can_change(cls):
             continue
         if found is MISSING:
-            output.guard_undefined(cls, name)
+            output.guard_absent(output.tree.pinned(cls).instance_dict(), name)
             continue
         source = output.tree.pinned(cls).child("class_item", name)
         if hasattr(type(found), "__get__") or found is None:  # `__hash__ = None`

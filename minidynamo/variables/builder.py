@@ -124,7 +124,7 @@ def kind_without_graph(value: Any) -> str | None:
 
 def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) -> TensorVar:
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
-    builder.guard(source, "ID", "{0} is {pin}", value)
+    builder.guard_fixed(source, value)
     guard_tensor(builder, value, source)  # `p.data = ...`, `p.t_()` keep the identity
     builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(module_name(source))
@@ -199,10 +199,6 @@ class Builder:
     def guard_absent(self, source: Source, name: str) -> None:
         """The dictionary at `source` has no `name`, and must have none later."""
         self.absent.setdefault(source, {}).setdefault(name, current_line())
-
-    def guard_undefined(self, cls: type, name: str) -> None:
-        """This class itself does not define `name`, and must not later."""
-        self.guard_absent(self.tree.pinned(cls).instance_dict(), name)
 
     def guard_absences(self) -> None:
         """One guard of all names that a dictionary must not have: modules are asked for many."""
@@ -312,7 +308,7 @@ class Builder:
         if can_change(owner) and not hasattr(type(found), "__get__"):
             if is_constant_value(found):
                 return self.wrap(found, source)
-            self.guard(source, "ID", "{0} is {pin}", found)
+            self.guard_fixed(source, found)
         return self.wrap_pinned(found)
 
     def wrap_cell(self, cell: Any, source: Source) -> Variable:
@@ -335,7 +331,7 @@ class Builder:
         if type(key) in (torch.Tensor, torch.nn.Parameter):
             known, variable = self.memo.get(id(key)), self.wrap_pinned(key)
             if known is not None and variable.source.kind != "pinned":
-                self.guard(variable.source, "ID", "{0} is {pin}", key)
+                self.guard_fixed(variable.source, key)
             return variable
         by_parts = isinstance(key, tuple) and all(
             type(part) in LITERALS or isinstance(part, type) for part in key

@@ -158,7 +158,7 @@ class SuperVar(Variable):
             return tx.output.wrap_pinned(getattr(found, "__func__", found))
         if not bound_to_class and isinstance(self.object, ObjectVar):
             if isinstance(found, property):
-                return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
+                return tx.call_fixed(found.fget, self.object)
             return self.object.class_attribute(tx, owner, found, name)
         if isinstance(found, METHODS):
             instance = None if bound_to_class else self.object

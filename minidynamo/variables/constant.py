@@ -14,7 +14,6 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -112,8 +111,7 @@ class ConstantVar(RealVar):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
         return tx.computed(lambda *a, **k: getattr(self.value, name)(*a, **k), args, kwargs)
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
+    iterate = Variable.iterated
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.fold(lambda: self.value[key.as_constant()])

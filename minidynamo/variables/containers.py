@@ -117,13 +117,6 @@ def is_plain_named_tuple(cls: type) -> bool:
     return all(lookup(cls, name)[1] is known.get(name, MISSING) for name in SPECIAL)
 
 
-def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
-    items = enumerate(tuple.__iter__(value))
-    return TupleVar(
-        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source=source
-    )
-
-
 @SHARED(set, frozenset)
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
@@ -187,7 +180,9 @@ CONTENTS: dict[type, Callable[..., Variable]] = {
 def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An instance of a class of the program's that inherits from a container."""
     if is_plain_named_tuple(type(value)):
-        return wrap_named_tuple(builder, value, source)
+        items = enumerate(tuple.__iter__(value))
+        fields = [Lazy(item, source.child("tuple_item", n)) for n, item in items]
+        return TupleVar(fields, type(value), source=source)
     if issubclass(type(value), tuple):
         raise Break("object", f"a {type(value).__name__}, of a subclass of tuple")
     variable = wrap_object(builder, value, source)
@@ -274,7 +269,7 @@ def pinned_function(builder: OutputGraph, value: Any) -> Variable:
 def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if source.root().kind == "pinned":
         if source.kind != "pinned":
-            builder.guard(source, "ID", "{0} is {pin}", value)
+            builder.guard_fixed(source, value)
         return builder.wrap_pinned(value)
     known = builder.memo.get(id(value))
     if known is None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
@@ -25,7 +24,7 @@ from ..errors import Break
 from ..guards.checks import exact_key, keys_check
 from .base import Codegen, Frame, Lazy, Variable, current
 from .constant import ConstantVar
-from .sequences import Container, TupleVar
+from .sequences import Container, TupleVar, read_at
 from .sequences import ListVar as ListVar
 from .sequences import SequenceVar as SequenceVar
 
@@ -88,7 +87,7 @@ class DictVar(Container):
                 self.guard_key(tx, "PRESENT", host)
         return value
 
-    def store(self, tx: Frame, key: Variable, value: Variable) -> None:
+    def store(self, tx: Frame, key: Variable, value: Variable, /) -> None:
         host = key.hash_key(tx)
         if host in self.items:  # `d[1.0] = 0` behind `d[1] = 0` leaves the key 1, as in Python
             self.items[host] = (self.items[host][0], value)
@@ -100,6 +99,8 @@ class DictVar(Container):
             self.written[host] = key
         self.mutated = True
 
+    setitem = store
+
     def keys(self, tx: Frame) -> list[Variable]:
         self.guard_keys(tx)
         return [pair[0].realize(tx) for pair in self.items.values()]
@@ -110,22 +111,18 @@ class DictVar(Container):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return iter(self.keys(tx))
 
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        self.store(tx, key, value)
-
     def as_constant(self) -> Any:
         if self.cls is collections.defaultdict:
             raise Break("constant", "a defaultdict where a constant is needed")
         pairs = self.pairs(current())
-        found = [(key.as_constant(), value.as_constant()) for key, value in pairs]
-        return self.cls(found)
+        return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
 
     def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
-            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
+            cg.commit_call(replace_dict, self, self.contents)
             return
         # What is pushed last is stored first: so new keys come in their order.
         for host, key in reversed(self.written.items()):
@@ -134,7 +131,7 @@ class DictVar(Container):
     def length(self, tx: Frame) -> int:
         return len(self.keys(tx))
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
+    def getitem(self, tx: Frame, key: Variable, /) -> Variable:
         value = self.get(tx, key)
         if value is None:
             if self.factory is not None and self.factory.realize(tx).identity() is not None:
@@ -159,16 +156,18 @@ class DictVar(Container):
 
     def contents(self, cg: Codegen) -> None:
         """Push a dict of the items."""
-        mapping(cg, self.items)
+        for key, value in self.items.values():
+            cg.push(key, value)
+        cg.emit("BUILD_MAP", len(self.items))
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.cls is dict:
             self.contents(cg)
         elif self.cls is collections.defaultdict:
             factory = self.factory or ConstantVar(None)
-            cg.call_object(self.cls, factory, functools.partial(self.contents, cg))
+            cg.call_object(self.cls, factory, self.contents)
         else:
-            cg.call_object(self.cls, functools.partial(self.contents, cg))
+            cg.call_object(self.cls, self.contents)
 
     def contains(self, tx: Frame, key: Variable) -> bool:
         found = self.items.get(key.hash_key(tx))
@@ -199,10 +198,8 @@ class DictVar(Container):
         self.removed += 1
         self.mutated = self.rewritten = True
 
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        if self.get(tx, key) is None:
-            tx.raise_var(KeyError, [key])
-        self.remove(tx, key)
+    def delitem(self, tx: Frame, key: Variable, /) -> None:
+        self.method_pop(tx, key)
 
     def method_pop(self, tx: Frame, key: Variable, default: Variable | None = None, /) -> Any:
         value = self.get(tx, key)
@@ -234,7 +231,7 @@ def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
 
 
 def of_the_dict(name: str) -> Any:
-    return property(operator.attrgetter(f"dict.{name}"))
+    return read_at(f"dict.{name}")
 
 
 class ProxyVar(Container):
@@ -279,14 +276,6 @@ class DictViewVar(Container):
     def contains(self, tx: Frame, item: Variable) -> bool:
         held = self.dict.contains if self.kind == "keys" else super().contains
         return held(tx, item)
-
-
-def mapping(cg: Codegen, items: dict[Any, tuple[Variable, Any]]) -> None:
-    """Push a dict: host key -> (key, value)."""
-    for key, value in items.values():
-        cg.value(key)
-        cg.value(value)
-    cg.emit("BUILD_MAP", len(items))
 
 
 def replace_dict(target: Any, contents: dict) -> None:
@@ -429,7 +418,7 @@ class SetVar(Container):
         if list(added(self.items)) != list(self.table):
             raise Break("reconstruct", "a set whose order comes from how it was made")
         if self.cls is frozenset:
-            cg.call_object(frozenset, functools.partial(cg.build, "BUILD_TUPLE", values))
+            cg.call_object(frozenset, TupleVar(values).contents)
         else:
             cg.build("BUILD_SET", values)
 

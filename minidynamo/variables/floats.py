@@ -38,13 +38,10 @@ FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
 
 def wrap_float(builder: OutputGraph, value: float, source: Source) -> Variable | None:
     """A symbol from its second value on; None: a constant, guarded by its value."""
-    policy, name = builder.policy, source.name()
+    policy = builder.policy
     if policy.dynamic is False:
         return None
-    is_free = abs(value) < 1e308 and name not in policy.pinned
-    chosen = is_free and policy.changed(name, float, value)
-    policy.met.append((name, float, value, chosen))
-    if not chosen:
+    if not policy.is_symbol(source.name(), float, value, is_wanted=False, least=-1e308):
         return None
     builder.guard(source, "FLOAT", FINITE)
     if source not in builder.floats:

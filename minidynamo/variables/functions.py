@@ -24,7 +24,7 @@ from ..bytecode import assembler
 from ..errors import Break
 from .base import MISSING, Args, Codegen, Frame, Lazy, Named, RealVar, Variable, lookup
 from .constant import ConstantVar
-from .dicts import DictVar, TupleVar, mapping, named
+from .dicts import DictVar, TupleVar, named
 
 
 def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[str, Any]:
@@ -167,8 +167,8 @@ class FunctionVar(Variable):
             new_function,
             *map(RealVar, (self.code, self.globals, self.name)),
             TupleVar(list(self.defaults)),
-            functools.partial(mapping, cg, named(self.kwdefaults)),
-            functools.partial(cg.build, "BUILD_TUPLE", self.closure),
+            DictVar(named(self.kwdefaults)).contents,
+            TupleVar(list(self.closure)).contents,
             self.annotations or DictVar({}),
         )
         cg.remember(self)
@@ -352,7 +352,7 @@ class PartialVar(Variable):
         return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def reconstruct(self, cg: Codegen) -> None:
-        kwargs = functools.partial(mapping, cg, named(self.kwargs))
+        kwargs = DictVar(named(self.kwargs)).contents
         cg.call_object(new_partial, TupleVar([self.function, *self.args]), kwargs)
 
 

@@ -59,7 +59,7 @@ class ModuleListVar(TupleVar):
 
     argument = Variable.argument
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
+    def getitem(self, tx: Frame, key: Variable, /) -> Variable:
         found = self.index_of(tx, key)
         return (
             ModuleListVar(self.items[found], self.cls)

@@ -20,7 +20,7 @@ import collections
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, NoReturn
 
@@ -43,7 +43,7 @@ from .base import (
     lookup,
 )
 from .constant import ConstantVar
-from .dicts import TupleVar, mapping, named
+from .dicts import DictVar, TupleVar, named, replace_dict
 from .functions import BoundMethodVar, bound_descriptor
 
 
@@ -131,7 +131,7 @@ class ObjectVar(Variable):
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
         if isinstance(found, property) and found.fget is not None:
-            return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
+            return tx.call_fixed(found.fget, self)
         if not hasattr(type(found), "__set__"):
             return None
         if isinstance(found, types.MemberDescriptorType):
@@ -182,7 +182,7 @@ class ObjectVar(Variable):
         return None if is_inherited(self.cls, name) else self.special(tx, name)
 
     def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
-        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+        return tx.call_fixed(fallback, self, ConstantVar(name))
 
     def unknown(self, found: Any, name: str) -> Break:
         kind = type(found).__name__
@@ -190,7 +190,7 @@ class ObjectVar(Variable):
 
     def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
         if isinstance(found, functools.cached_property):
-            value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
+            value = tx.call_fixed(found.func, self)
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -203,7 +203,7 @@ class ObjectVar(Variable):
         self, tx: Frame, owner: Any, found: Any, name: str, value: Variable
     ) -> None:
         if isinstance(found, property) and found.fset is not None:
-            tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
+            tx.call_fixed(found.fset, self, value)
         elif self.is_slot(owner, found, name):
             self.slots[name], self.mutated = value, True
         else:
@@ -222,7 +222,7 @@ class ObjectVar(Variable):
         if name in self.slots:
             return self.slots[name].realize(tx)
         if self.value is None or not hasattr(self.value, name):
-            if self.value is not None and self.source is not None:
+            if self.value is not None:
                 tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
             self.missing(tx, name)
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
@@ -242,8 +242,7 @@ class ObjectVar(Variable):
         method = self.special(tx, name) if name.startswith("__") else None
         return (method or self.getattr(tx, name)).call(tx, args, kwargs)
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
+    iterate = Variable.iterated
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if is_inherited(self.cls, "__call__"):
@@ -297,13 +296,13 @@ class ObjectVar(Variable):
             raise Break(
                 "constant", f"{self} was made or changed in this frame; a real object is needed"
             )
-        if self.source is not None and self.source.kind != "pinned":
+        if self.source.kind != "pinned":
             output = current().output
             if self.cls.__weakrefoffset__:  # the entry does not hold it, and goes with it
                 output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
                 output.modules.append(self.value)
             else:
-                output.guard(self.source, "ID", "{0} is {pin}", self.value)
+                output.guard_fixed(self.source, self.value)
         return self.value
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
@@ -331,26 +330,15 @@ class ObjectVar(Variable):
         return Variable.hash_key(self, tx)
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self.value is not None:
-            cg.load_const(self.value)
-            return
         cg.call_object(
             new_object,
-            functools.partial(cg.pinned, self.cls),
-            self.push_fields(cg),
-            functools.partial(mapping, cg, named(self.slots)),
-            ConstantVar(None)
-            if self.payload is None
-            else functools.partial(self.payload.contents, cg),
+            RealVar(self.cls),
+            (self.fields or DictVar({})).contents,
+            DictVar(named(self.slots)).contents,
+            ConstantVar(None) if self.payload is None else self.payload.contents,
         )
 
-    def push_fields(self, cg: Codegen) -> Callable[[], None]:
-        """What pushes a dict of its `__dict__`."""
-        return functools.partial(mapping, cg, {} if self.fields is None else self.fields.items)
-
     def replay(self, cg: Codegen) -> None:
-        if not self.mutated or self.source is None:
-            return
         for name, value in self.slots.items():
             cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
@@ -385,13 +373,12 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
         made = cls() if cls is types.SimpleNamespace else base.__new__(cls)
     if payload is not None:
         if isinstance(made, dict):
-            for key, value in payload.items():
-                base.__setitem__(made, key, value)
+            replace_dict(made, payload)
         else:
             (list.extend if base is list else set.update)(made, payload)
     if fields:
         object.__getattribute__(made, "__dict__").update(fields)
-    for name, value in (slots or {}).items():
+    for name, value in slots.items():
         object.__setattr__(made, name, value)
     return made
 
@@ -460,9 +447,6 @@ class ExceptionVar(ObjectVar):
             super().generic_setattr(tx, name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self.value is not None:
-            cg.load_const(self.value)
-            return
         if "__traceback__" in self.slots:
             cg.value(self.slots["__traceback__"])  # refuses
         if self.slots:
@@ -470,8 +454,8 @@ class ExceptionVar(ObjectVar):
         cg.call_object(
             new_exception,
             RealVar(self.cls),
-            functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
-            self.push_fields(cg),
+            TupleVar(self.init_args or []).contents,
+            self.fields.contents,
         )
 
 

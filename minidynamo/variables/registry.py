@@ -89,7 +89,7 @@ PINNED = Table()  # type -> rule(builder, value)
 
 def by_identity(builder: Any, value: Any, source: Any) -> Variable:
     """The rule for what nobody is expected to replace: its identity is guarded."""
-    builder.guard(source, "ID", "{0} is {pin}", value)
+    builder.guard_fixed(source, value)
     return builder.wrap_pinned(value)
 
 

@@ -12,21 +12,26 @@ Mirrors torch/_dynamo/variables/lists.py.
 from __future__ import annotations
 
 import collections
-import functools
+import operator
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any
 
 from miniinductor.errors import ours
 
 from ..errors import Break
-from .base import Codegen, Frame, Lazy, Variable, current, lookup
+from .base import Codegen, Frame, Lazy, RealVar, Variable, current, lookup
 from .constant import ConstantVar
 from .symbolic import SymVar
 
 # A field of a named tuple: it knows its place, under whatever name it stands.
 FIELD: Any = type(vars(collections.namedtuple("One", "field"))["field"])
+
+
+def read_at(path: str) -> Any:
+    """A property that gives what lies at this path of attributes."""
+    return property(operator.attrgetter(path))
 
 
 class Container(Variable):
@@ -49,14 +54,8 @@ class Container(Variable):
     def method___iter__(self, tx: Frame) -> Any:
         return tx.iter_of(self)
 
-    def method___getitem__(self, tx: Frame, key: Variable, /) -> Any:
-        return self.getitem(tx, key)
-
-    def method___setitem__(self, tx: Frame, key: Variable, value: Variable, /) -> None:
-        self.setitem(tx, key, value)
-
-    def method___delitem__(self, tx: Frame, key: Variable, /) -> None:
-        self.delitem(tx, key)
+    method___getitem__, method___setitem__ = read_at("getitem"), read_at("setitem")
+    method___delitem__ = read_at("delitem")
 
     def method___contains__(self, tx: Frame, item: Variable, /) -> Any:
         return ConstantVar(self.contains(tx, item))
@@ -79,13 +78,13 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        return self.cls([item.as_constant() for item in self.items])
+        values = [item.as_constant() for item in self.items]
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def length(self, tx: Frame) -> int:
         return len(self.items)
 
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
+    iterate = Variable.iterated
 
     def index_of(self, tx: Frame, key: Variable) -> Any:
         if not key.is_constant() and type(key) not in (SymVar, SliceVar):
@@ -94,17 +93,13 @@ class SequenceVar(Container):
             )
         return key.as_constant()
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
+    def getitem(self, tx: Frame, key: Variable, /) -> Variable:
         index = self.index_of(tx, key)
         try:
             self.items[index]
         except ours(IndexError, TypeError, ValueError) as error:
             # `items` is a list, whatever the sequence is
             tx.raise_(type(error), str(error).replace("list", self.cls.__name__, 1))
-        return self.item_or_items(tx, index)
-
-    def item_or_items(self, tx: Frame, index: Any) -> Variable:
-        """What lies at an index that there is, or at a slice."""
         if not isinstance(index, slice):
             return self.item(tx, index)
         found = self.items[index]
@@ -168,20 +163,15 @@ class TupleVar(SequenceVar):
         if self.cls is tuple:
             self.contents(cg)
         elif hasattr(self.cls, "_fields"):
-            cls = functools.partial(cg.pinned, self.cls)
-            cg.call_object(tuple.__new__, cls, functools.partial(self.contents, cg))
+            cg.call_object(tuple.__new__, RealVar(self.cls), self.contents)
         else:
-            cg.call_object(self.cls, functools.partial(self.contents, cg))
+            cg.call_object(self.cls, self.contents)
 
     def method__replace(self, tx: Frame, **changes: Variable) -> Any:
         if not changes.keys() <= {*self.cls._fields}:
             raise Break("arguments", f"no such field of {self.cls.__name__}")
         items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
         return TupleVar(items, self.cls)
-
-    def as_constant(self) -> Any:
-        values = [item.as_constant() for item in self.items]
-        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = super().argument(part)
@@ -209,14 +199,10 @@ class ListVar(SequenceVar):
 
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
-            items = functools.partial(cg.build, "BUILD_LIST", self.items)
-            cg.commit_item(self, ConstantVar(slice(None)), items)
+            cg.commit_item(self, ConstantVar(slice(None)), self.reconstruct)
 
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        try:
-            del self.items[self.index_of(tx, key)]
-        except ours(IndexError, TypeError) as error:
-            tx.raise_(type(error), *error.args)
+    def delitem(self, tx: Frame, key: Variable, /) -> None:
+        tx.run_now(self.items.__delitem__, self.index_of(tx, key))
         self._changed()
 
     def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
@@ -253,19 +239,14 @@ class ListVar(SequenceVar):
         if changed:
             tx.raise_(ValueError, "list modified during sort")
 
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
+    def setitem(self, tx: Frame, key: Variable, value: Any, /) -> None:
         index = self.index_of(tx, key)
         if isinstance(index, slice):
             before = len(self.items)
-            assigned: Any = tx.listed_fast(value)
+            value = tx.listed_fast(value)
             if len(self.items) != before:  # 3.13 looks where the slice lies afterwards, not before
                 raise Break("item", "a list that changes while a slice of it is assigned")
-        else:
-            assigned = value
-        try:
-            self.items[index] = assigned
-        except ours(IndexError, TypeError, ValueError) as error:
-            tx.raise_(type(error), *error.args)
+        tx.run_now(self.items.__setitem__, index, value)
         self.mutated = True
 
     def method_extend(self, tx: Frame, values: Variable, /) -> None:
@@ -281,15 +262,9 @@ class ListVar(SequenceVar):
         return values.iterate(tx)
 
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
-        place = whole(index)
-        if not self.items:
-            tx.raise_(IndexError, "pop from empty list")
-        if not -len(self.items) <= place < len(self.items):
-            tx.raise_(IndexError, "pop index out of range")
-        value = self.item(tx, place)
-        del self.items[place]
+        value = tx.run_now(self.items.pop, whole(index))
         self._changed()
-        return value
+        return value.realize(tx)
 
     def method_clear(self, tx: Frame) -> None:
         self.items.clear()
