@@ -268,12 +268,14 @@ class Rows(Plain):
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
-        outside = writer.outside.beside()
-        table = TableScope(outside, self.at, self.block_width)  # of the columns, in all rows
+        once = writer.outside.beside()  # the same in all rows and columns
+        table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
             writer.table_of.update(dict.fromkeys(map(id, found), table))
+            same = [i for b in bodies for i in b.depending_only_on(plan.x[:-1], reads=True)]
+            writer.table_of.update(dict.fromkeys(map(id, same), once))
         before = CppScope(table)  # of the columns, in each row
         scope = self.own_scope((plan.x[-1],), before)
         for node in nodes:
@@ -289,7 +291,7 @@ class Rows(Plain):
         rows = self.all_rows(accumulators, columns)
         arrays = [line for a in accumulators for line in a.arrays(self.block_width)]
         tables = [*table.arrays, *self.along(*self.columns, table.lines)] if table.lines else []
-        return [*tables, *arrays, *rows]
+        return [*once.lines, *tables, *arrays, *rows]
 
     def all_rows(
         self, accumulators: "Sums", columns: "Callable[[Sums], list[Statement]]"
