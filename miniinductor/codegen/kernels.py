@@ -126,9 +126,6 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
     there."""
     first = parts[0].names
 
-    def every(names: Sequence[str]) -> list[str]:
-        return [part.names[first.index(name)] for part in parts for name in names]
-
     def of_all(marks: Sequence[str]) -> tuple[str, ...]:
         """ "buf0.3" of the first part is "buf7.3" of another one."""
         found = [mark.partition(".") for mark in marks]
@@ -142,7 +139,7 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
 
     about = [(name, of_all(marks), reason, op) for name, marks, reason, op in kernel.about]
     summary = "foreach_" + kernel.summary
-    stored, read = every(kernel.stored), every(kernel.read)
+    stored, read = list(of_all(kernel.stored)), list(of_all(kernel.read))
     return replace(kernel, summary=summary, stored=stored, read=read, about=about)
 
 

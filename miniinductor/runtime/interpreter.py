@@ -76,13 +76,7 @@ NOT_AS_TORCH = {  # ops that are no torch function of the same name
     "remainder": _checking_zero(torch.remainder),
     "fmod": _checking_zero(torch.fmod),
 }
-SCANS = {
-    "sum": torch.cumsum,
-    "prod": torch.cumprod,
-    "logaddexp": torch.logcumsumexp,
-    "max": lambda x, dim: torch.cummax(x, dim).values,
-    "min": lambda x, dim: torch.cummin(x, dim).values,
-}
+SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
 
 
 class InterpreterHandler(OpsHandler):

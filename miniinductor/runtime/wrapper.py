@@ -200,23 +200,17 @@ class WrapperWriter:
         else:
             arguments = [self.argument(a) for a in buffer.args]
             arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
-            writes = name in self.memory.in_arena
-            function = self.function(self.callee(buffer, writes))
-            if writes:
+            if name in self.memory.in_arena:
+                function = self.function(FAST_OUT.get(buffer.op, buffer.out_op))
                 self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
                 return
+            function = self.function(FAST.get(buffer.op, buffer.op))
             value = f"{function}({', '.join(arguments)})"
         if buffer.layout is not None:
             # copied at run time where its strides are not those that our kernels were written for
             self.scope["in_layout"] = in_layout
             value = f"in_layout({value}, {self.tuple_of(buffer.layout.stride)})"
         self.lines.append(f"{name} = {value}")
-
-    def callee(self, buffer: ExternKernel, writes: bool = False) -> Callable:
-        """The function that is called for an eager kernel.  writes: into given memory."""
-        if writes:
-            return FAST_OUT.get(buffer.op, buffer.out_op)
-        return FAST.get(buffer.op, buffer.op)
 
     # -- arguments
     def argument(self, value: object) -> str:

@@ -59,6 +59,15 @@ ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools 
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
+# a reduction's kind, or a scatter's mode -> what keeps one of two elements
+EXTREMES = {
+    "max": "maximum",
+    "min": "minimum",
+    "amax": "maximum",
+    "amin": "minimum",
+    "argmax": "larger",
+    "argmin": "smaller",
+}
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 
 
@@ -106,8 +115,7 @@ def combined(mode: str, there: str, value: Value, c_type: str) -> str:
         return f"{there} {'|' if c_type == 'bool' else '+'} {value}"
     if mode == "prod":
         return f"{there} * {value}"
-    function = {"amax": "maximum", "amin": "minimum"}[mode]
-    return f"mini::{function}<{c_type}>({there}, {value})"
+    return f"mini::{EXTREMES[mode]}<{c_type}>({there}, {value})"
 
 
 class CppScope(Scope):
@@ -175,7 +183,6 @@ class CppExpressions(OpsHandler):
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
     has_scatter: bool
-    overwrites: bool  # may it write over what it reads?
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
 
     # -- names

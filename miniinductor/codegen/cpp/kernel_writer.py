@@ -130,12 +130,14 @@ class CppKernelWriter(CppExpressions):
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
         plan = plan_kernel(self.group.nodes)
+        if not plan.is_pointwise:
+            return plan
         bodies = list(plan.bodies.values())
-        if plan.is_pointwise and can_unroll(plan, self.overwritten):
+        if can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
-        if plan.is_pointwise and plan.outer and config.tiling and not self.has_scatter:
+        if plan.outer and config.tiling and not self.has_scatter:
             bodies = lanes_along_memory(bodies)
-        return with_lanes(plan, bodies) if plan.is_pointwise else plan
+        return with_lanes(plan, bodies)
 
     def decide(self) -> None:
         """Choose the kernel's form from its plan alone, before a line is written."""
@@ -362,7 +364,7 @@ class CppKernelWriter(CppExpressions):
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
-        wide = "" if mode else self.of_lanes("Narrowed", target, dtype, index)
+        wide = self.of_lanes("Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
@@ -377,10 +379,14 @@ class CppKernelWriter(CppExpressions):
     def pending_names(self) -> set[str]:
         return {a.name for a in self.accumulators} if self.inner_variables else set()
 
-    def finished(self, value: Value, place: str = "") -> Value:
-        """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
-        accumulator = next(a for a in self.accumulators if a.name == value.text)
-        return Value(accumulator.result(value.dtype, place), value.dtype)
+    def store_deferred(self, place: str = "") -> None:
+        """Store the accumulators (their elements at `place`), once their loop has ended."""
+        results = {a.name: a.result for a in self.accumulators}
+        deferred, self.deferred = self.deferred, []
+        for name, index, value, mode, instruction in deferred:
+            with playing.set(instruction):
+                result = results[value.text](value.dtype, place)
+                self.store(name, index, Value(result, value.dtype), mode)
 
     def reduction(
         self,
