@@ -275,14 +275,8 @@ def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> K
 
 # --- building -------------------------------------------------------------------------------------
 def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
-    """The steps of a call, their kernels built and named."""
-    build_all(steps, schedule)
-    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
-    return list(steps)
-
-
-def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
-    """Build the kernels of each place, all at once, and name them: equal ones are one function."""
+    """The steps of a call, their kernels built, those of a place at once, and named: equal ones are
+    one function."""
     names: dict[Callable, str] = {}
     for (language, device), members in by_place(steps).items():
         build = LANGUAGES[language].build
@@ -292,6 +286,8 @@ def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
             if name in schedule.graph.inputs:  # both are named after operations
                 name += "_kernel"
             step.function, step.name = function, names.setdefault(function, name)
+    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
+    return list(steps)
 
 
 def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:

@@ -128,7 +128,7 @@ class WrapperWriter:
         self.graph, self.buffers = schedule.graph, schedule.buffers
         self.inference = inference
         self.overwritten = schedule.overwritten
-        self.memory, self.device, self.kernels = memory, device, kernels
+        self.memory, self.device = memory, device
         self.layouts = {name: buffer.layout for name, buffer in self.buffers.items()}
         self.shape_results()
         self.scope: dict[str, object] = {

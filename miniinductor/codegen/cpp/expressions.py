@@ -31,16 +31,14 @@ import sympy
 import torch
 
 from ... import config
-from ...devices import vector_bits
-from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
 from ...schedule.nodes import Group
-from ...sizes.symbols import Size, estimate
+from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
 from ..kernel_plan import KernelPlan
-from .statements import BeforeLanes, Branch, Line, Statement
+from .statements import Branch, Line, Statement
 
 # floats while they are computed with
 SMALL_FLOATS = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
@@ -176,13 +174,10 @@ class CppExpressions(OpsHandler):
     outside: CppScope  # statements per outer iteration
     table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
-    lane: sympy.Symbol | None  # the innermost of these
-    lanes_are_free: Callable[[], bool]
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
-    has_scatter: bool
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
 
     # -- names
@@ -225,22 +220,6 @@ class CppExpressions(OpsHandler):
         only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
         is_short = dtype in (torch.float16, torch.bfloat16)
         return torch.int16 if only_moves and is_short else dtype
-
-    def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
-        """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
-        at once: of float16 elements, one after the other in memory.  "": there is none."""
-        plan, lane = self.plan, self.lane
-        if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
-            return ""
-        is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-        is_free = not self.has_scatter and self.lanes_are_free()
-        is_here = not self.scope.is_mask and id(playing.value) not in self.table_of
-        is_known = self.inner_symbols.isdisjoint(index.free_symbols)
-        if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
-            return ""
-        array = self.outside.fresh("half")
-        self.scope.lines.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
-        return f"{array}.lanes[k]"
 
     # -- indices at run time
     def indirect_indexing(

@@ -70,7 +70,7 @@ from .expressions import (
     memory_type,
 )
 from .lanes import Plain, longest
-from .layouts import LAYOUTS, Tiles
+from .layouts import LAYOUTS
 from .statements import (
     Bound,
     Line,
@@ -93,6 +93,8 @@ BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vecto
 
 class CppKernelWriter(CppExpressions):
     """Plays the bodies of a group into C++ lines."""
+
+    shares_lanes = False  # do threads share the lanes of each loop?
 
     def __init__(
         self,
@@ -124,6 +126,7 @@ class CppKernelWriter(CppExpressions):
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
+        self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
 
@@ -337,11 +340,8 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
-        wide = self.of_lanes("Widened", element, dtype, index) or as_computed(element, dtype)
-        return self.temporary(wide, dtype, inner)
-
-    def of_lanes(self, *element: Any) -> str:
-        return "" if isinstance(self.layout, Tiles) else super().of_lanes(*element)
+        wide = self.layout.of_lanes("Widened", element, dtype, index)
+        return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -364,7 +364,7 @@ class CppKernelWriter(CppExpressions):
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
-        wide = self.of_lanes("Narrowed", target, dtype, index)  # (a scatter has none)
+        wide = self.layout.of_lanes("Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
@@ -446,15 +446,14 @@ class ForeachWriter(CppKernelWriter):
     Every thread takes its share of every part and never waits for the others.  The idea is torch's
     multi_tensor_apply."""
 
+    shares_lanes = True
+
     def __init__(self, group: Foreach, *context: Any):
         super().__init__(group.parts[0].group, *context)
         self.parts = group.parts
 
     def plan_loops(self) -> KernelPlan:
         return replace(super().plan_loops(), inner=(SIZE,))
-
-    def of_lanes(self, *element: Any) -> str:
-        return ""  # threads share the lanes
 
     def decide_threads(self) -> None:
         work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element

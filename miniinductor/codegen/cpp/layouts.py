@@ -52,7 +52,7 @@ Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/cod
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sympy
 import torch
@@ -362,6 +362,9 @@ class Tiles(Plain):
             copy = Line(f"mini::transpose({', '.join(ends[::-1] if written else ends)});")
             (self.after if written else self.before).append(copy)
         return f"{self.tiles[memory]}[i][k]"
+
+    def of_lanes(self, *element: Any) -> str:
+        return ""
 
     @property
     def counts(self) -> list[int]:
