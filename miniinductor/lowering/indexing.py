@@ -218,6 +218,8 @@ def by_rows(name: str) -> Decomposition:
     """index_add and its kin are scatters to positions that are the same in a whole row."""
 
     def rule(x: Tensor, dim: int, index: Tensor, source: Tensor, *args: Any, **options: Any) -> Any:
+        if name != "scatter" and x.dtype not in ATOMIC:
+            return NotImplemented  # eager's kernel of a scatter would be slower than its own
         shape = [1] * x.dim()
         shape[dim] = -1
         index = index.reshape(shape).expand(source.shape)
