@@ -34,6 +34,7 @@ torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -283,7 +284,7 @@ class WrapperWriter:
         text = "torch_" + getattr(function, "__name__", "function")
         if isinstance(function, torch._ops.OpOverload):
             text = str(function)
-        return self.bind(function, "".join(c if c.isalnum() else "_" for c in text))
+        return self.bind(function, re.sub(r"\W", "_", text))
 
     def named(self, value: torch.dtype | torch.device) -> str:
         """The name of a dtype or device."""

@@ -266,10 +266,9 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            is_half, name = dtype is torch.float16, SMALL_FLOATS[dtype]
-            rounds = (
-                "mini::round_float16({})" if is_half else f"mini::to_float(mini::to_{name}({{}}))"
-            )
+            rounds = f"mini::to_float(mini::to_{SMALL_FLOATS[dtype]}({{}}))"
+            if dtype is torch.float16:
+                rounds = "mini::round_float16({})"
             value = self.make(rounds, dtype, wide)
             self.rounded[value.text] = wide.text
             return value

@@ -414,13 +414,13 @@ class CppKernelWriter(CppExpressions):
             # 0 + -0.0 is 0.0
             plus_zero = Value(f"({value} + 0)", dtype, value.inner)
             return plus_zero if kind == "sum" else value
-        total, c_type = self.outside.fresh("scan"), compute_type(dtype)
+        total = self.outside.fresh("scan")
         start, added = {
             "sum": ("0", f"{total} + {value}"),
             "prod": ("1", f"{total} * {value}"),
             "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
         }[kind]
-        self.outside.add(f"{c_type} {total} = {start};")
+        self.outside.add(f"{compute_type(dtype)} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)
 

@@ -63,8 +63,9 @@ class Plain:
         writer, plan = self.writer, self.plan
         for name, array in writer.scratch.items():
             c_type = compute_type(writer.buffers[name].layout.dtype)
-            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
-            writer.outside.add(declared, STACK)
+            writer.outside.add(
+                f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];", STACK
+            )
         for stage in plan.stages():
             inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:

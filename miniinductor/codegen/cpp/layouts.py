@@ -354,8 +354,8 @@ class Tiles(Plain):
         memory = f"&{super().element(name, index.xreplace(start), written)}"
         if memory not in self.tiles:
             tile = self.tiles[memory] = f"tile{len(self.tiles)}"
-            c_type = memory_type(writer.dtype_of(name))
-            self.before.append(Line(f"{c_type} {tile}[{TILE}][{TILE}];"))
+            element = memory_type(writer.dtype_of(name))
+            self.before.append(Line(f"{element} {tile}[{TILE}][{TILE}];"))
             columns, rows = self.counts
             step = writer.index(stride_of(index, self.plan.r[-1]))
             ends = [f"{memory}, {step}, {rows}", f"*{tile}, {TILE}, {columns}"]

@@ -32,12 +32,11 @@ typedef __UINT64_TYPE__ uint64_t;
     SAME("d", few, v, #name, type, ulp)                                                           \
     SAME("e", few, v, #name, type, ulp)                                                           \
     SAME("e", many, v, #name, type, ulp)
-#define SLEEF1(name, ulp)                                                                         \
-    SLEEF_OF(float, name##f, #name "f", 8, 16, "v", (float), ulp)                                 \
-    SLEEF_OF(double, name, #name "d", 4, 8, "v", (double), ulp)
-#define SLEEF2(name, ulp)                                                                         \
-    SLEEF_OF(float, name##f, #name "f", 8, 16, "vv", (float, float), ulp)                         \
-    SLEEF_OF(double, name, #name "d", 4, 8, "vv", (double, double), ulp)
+#define SLEEF_BOTH(name, v, floats, doubles, ulp)                                                 \
+    SLEEF_OF(float, name##f, #name "f", 8, 16, v, floats, ulp)                                    \
+    SLEEF_OF(double, name, #name "d", 4, 8, v, doubles, ulp)
+#define SLEEF1(name, ulp) SLEEF_BOTH(name, "v", (float), (double), ulp)
+#define SLEEF2(name, ulp) SLEEF_BOTH(name, "vv", (float, float), (double, double), ulp)
 #define SLEEF(name) SLEEF1(name, _u10)
 VECTORS(SLEEF) SLEEF1(sin, _u35) SLEEF1(cos, _u35) SLEEF1(erfc, _u15)
 SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)

@@ -161,8 +161,7 @@ class PlaceOfExtreme(Extreme):
 
     def arrays(self, width: Bound) -> list[Line]:
         """Elements and places of the columns' extremes: gcc makes vectors of no structures."""
-        best, first = self.name, super().initial
-        c_type = compute_type(self.dtype)
+        best, first, c_type = self.name, super().initial, compute_type(self.dtype)
         texts = [
             f"{ARRAY_TYPES.get(c_type, c_type)} {best}[{width}];",
             f"int64_t {best}_at[{width}];",
@@ -189,9 +188,10 @@ class PlaceOfExtreme(Extreme):
         return Line(f"{self.renamed(prefix).name}[k] = {self.element};", origin=self.origin)
 
     def after_lanes(self, prefix: str, place: Line, count: Bound) -> list[Statement]:
-        lanes, any_beyond = self.renamed(prefix).name, f"mini::any_{EXTREMES[self.kind]}"
+        lanes = self.renamed(prefix).name
         search = nest([place, self.update(self.of(f"{lanes}[k]"))], [("k", 0, count)])
-        return [Branch(f"{any_beyond}({lanes}, {count}, {self.name}.value)", search)]
+        is_any_beyond = f"any_{EXTREMES[self.kind]}({lanes}, {count}, {self.name}.value)"
+        return [Branch(f"mini::{is_any_beyond}", search)]
 
     def gathered(self, prefix: str) -> list[Line]:
         return []
