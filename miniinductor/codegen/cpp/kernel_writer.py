@@ -70,7 +70,7 @@ from .expressions import (
     memory_type,
 )
 from .lanes import Plain, longest
-from .layouts import LAYOUTS
+from .layouts import LAYOUTS, of_lanes
 from .statements import (
     Bound,
     Line,
@@ -340,7 +340,7 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
-        wide = self.layout.of_lanes("Widened", element, dtype, index)
+        wide = of_lanes(self, "Widened", element, dtype, index)
         return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -364,7 +364,7 @@ class CppKernelWriter(CppExpressions):
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
-        wide = self.layout.of_lanes("Narrowed", target, dtype, index)  # (a scatter has none)
+        wide = of_lanes(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")

@@ -27,12 +27,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sympy
-import torch
 
 from ... import config
-from ...devices import vector_bits
-from ...ir.dependencies import stride_of
-from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
@@ -63,9 +59,8 @@ class Plain:
         writer, plan = self.writer, self.plan
         for name, array in writer.scratch.items():
             c_type = compute_type(writer.buffers[name].layout.dtype)
-            writer.outside.add(
-                f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];", STACK
-            )
+            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
+            writer.outside.add(declared, STACK)
         for stage in plan.stages():
             inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:
@@ -140,22 +135,6 @@ class Plain:
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The text of the element of a buffer that is read or written."""
         return f"{self.writer.pointer(name, written)}[{self.writer.index(index)}]"
-
-    def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
-        """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
-        at once: of float16 elements, one after the other in memory.  "": there is none."""
-        writer, plan, lane = self.writer, self.plan, self.writer.lane
-        if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
-            return ""
-        is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-        is_free = not writer.has_scatter and writer.lanes_are_free() and not writer.shares_lanes
-        is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
-        is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
-        if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
-            return ""
-        array, texts = writer.outside.fresh("half"), writer.scope.lines
-        texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
-        return f"{array}.lanes[k]"
 
 
 # --- reductions -----------------------------------------------------------------------------------

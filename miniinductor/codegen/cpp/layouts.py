@@ -52,13 +52,15 @@ Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/cod
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import sympy
 import torch
 
 from ... import config
+from ...devices import vector_bits
 from ...ir.dependencies import Access, int_or_none, stride_of
+from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint
@@ -66,9 +68,10 @@ from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
-from .statements import Block, Bound, Line, Statement, Statements, nest
+from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
+    from .kernel_writer import CppKernelWriter
     from .reductions import Sums
 
     Part: TypeAlias = Callable[[Sums, Bound, Bound], list[Statement]]  # the loops of some rows
@@ -363,9 +366,6 @@ class Tiles(Plain):
             (self.after if written else self.before).append(copy)
         return f"{self.tiles[memory]}[i][k]"
 
-    def of_lanes(self, *element: Any) -> str:
-        return ""
-
     @property
     def counts(self) -> list[int]:
         """How many iterations of the two loops a tile has."""
@@ -391,6 +391,27 @@ class Tiles(Plain):
 def place(loop: sympy.Symbol, counter: str) -> Line:
     text = f"const int64_t {loop} = {loop}_tile + {counter};"
     return Line(text, origin="which element of a tile comes next")
+
+
+# --- 16-bit elements of all lanes -----------------------------------------------------------------
+def of_lanes(
+    writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
+) -> str:
+    """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
+    at once: of float16 elements, one after the other in memory.  "": there is none."""
+    plan, lane = writer.plan, writer.lane
+    if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
+        return ""
+    is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
+    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
+    is_free = not is_shared and writer.lanes_are_free()
+    is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
+    is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
+    if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+        return ""
+    array, texts = writer.outside.fresh("half"), writer.scope.lines
+    texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
+    return f"{array}.lanes[k]"
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
