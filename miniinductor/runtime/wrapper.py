@@ -205,8 +205,7 @@ class WrapperWriter:
                 function = self.function(FAST_OUT.get(buffer.op, buffer.out_op))
                 self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
                 return
-            function = self.function(FAST.get(buffer.op, buffer.op))
-            value = f"{function}({', '.join(arguments)})"
+            value = f"{self.function(FAST.get(buffer.op, buffer.op))}({', '.join(arguments)})"
         if buffer.layout is not None:
             # copied at run time where its strides are not those that our kernels were written for
             self.scope["in_layout"] = in_layout
