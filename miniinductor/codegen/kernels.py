@@ -138,10 +138,9 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
         )
 
     about = [(name, of_all(marks), reason, op) for name, marks, reason, op in kernel.about]
+    summary = "foreach_" + kernel.summary
     stored, read = list(of_all(kernel.stored)), list(of_all(kernel.read))
-    return replace(
-        kernel, summary="foreach_" + kernel.summary, stored=stored, read=read, about=about
-    )
+    return replace(kernel, summary=summary, stored=stored, read=read, about=about)
 
 
 def marked(text: str, origin: Any) -> Marked:
