@@ -56,7 +56,23 @@ class KernelPlan:
 
     @functools.cached_property
     def stage(self) -> dict[str, int]:
-        return stages_of(self)
+        """The stage of each node: that of the latest node it reads, or one more if it runs in an
+        inner loop and cannot run in that one's: it reads a reduction, or what is computed after the
+        loop."""
+        makers = {n.name: n for n in self.nodes}
+        stages: dict[str, int] = {}
+        for node in self.nodes:
+            inner = self.is_inner[node.name]
+            stage = 0 if inner else -1
+            for access in node.body.reads():
+                producer = makers.get(access.name)
+                if producer is None or producer is node:
+                    continue
+                is_element = self.is_inner[producer.name] and not producer.is_reduction
+                needs_no_new_loop = not inner or self.is_pointwise or is_element
+                stage = max(stage, stages[producer.name] + (0 if needs_no_new_loop else 1))
+            stages[node.name] = stage
+        return stages
 
     @functools.cached_property
     def x(self) -> list[sympy.Symbol]:
@@ -170,7 +186,7 @@ def plan_of(
     return KernelPlan(ordered, in_order, outer, inner, is_pointwise)
 
 
-# --- order and stages -----------------------------------------------------------------------------
+# --- order ----------------------------------------------------------------------------------------
 def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
     """A kernel's nodes so that each stands after those whose results it reads."""
     makers = {n.name: n for n in nodes}
@@ -182,22 +198,3 @@ def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
         return 1 + max(map(depth, needs), default=0)
 
     return sorted(nodes, key=lambda node: depth(node.name))
-
-
-def stages_of(plan: KernelPlan) -> dict[str, int]:
-    """The stage of each node: that of the latest node it reads, or one more if it runs in an inner
-    loop and cannot run in that one's: it reads a reduction, or what is computed after the loop."""
-    makers = {n.name: n for n in plan.nodes}
-    stages: dict[str, int] = {}
-    for node in plan.nodes:
-        inner = plan.is_inner[node.name]
-        stage = 0 if inner else -1
-        for access in node.body.reads():
-            producer = makers.get(access.name)
-            if producer is None or producer is node:
-                continue
-            is_element = plan.is_inner[producer.name] and not producer.is_reduction
-            needs_no_new_loop = not inner or plan.is_pointwise or is_element
-            stage = max(stage, stages[producer.name] + (0 if needs_no_new_loop else 1))
-        stages[node.name] = stage
-    return stages

@@ -126,9 +126,6 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
     there."""
     first = parts[0].names
 
-    def every(names: Sequence[str]) -> list[str]:
-        return [part.names[first.index(name)] for part in parts for name in names]
-
     def of_all(marks: Sequence[str]) -> tuple[str, ...]:
         """ "buf0.3" of the first part is "buf7.3" of another one."""
         found = [mark.partition(".") for mark in marks]
@@ -142,7 +139,7 @@ def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
 
     about = [(name, of_all(marks), reason, op) for name, marks, reason, op in kernel.about]
     summary = "foreach_" + kernel.summary
-    stored, read = every(kernel.stored), every(kernel.read)
+    stored, read = list(of_all(kernel.stored)), list(of_all(kernel.read))
     return replace(kernel, summary=summary, stored=stored, read=read, about=about)
 
 
@@ -278,14 +275,8 @@ def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> K
 
 # --- building -------------------------------------------------------------------------------------
 def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
-    """The steps of a call, their kernels built and named."""
-    build_all(steps, schedule)
-    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
-    return list(steps)
-
-
-def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
-    """Build the kernels of each place, all at once, and name them: equal ones are one function."""
+    """The steps of a call, their kernels built, those of a place at once, and named: equal ones are
+    one function."""
     names: dict[Callable, str] = {}
     for (language, device), members in by_place(steps).items():
         build = LANGUAGES[language].build
@@ -295,6 +286,8 @@ def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
             if name in schedule.graph.inputs:  # both are named after operations
                 name += "_kernel"
             step.function, step.name = function, names.setdefault(function, name)
+    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
+    return list(steps)
 
 
 def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:

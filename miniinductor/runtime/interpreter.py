@@ -76,13 +76,7 @@ NOT_AS_TORCH = {  # ops that are no torch function of the same name
     "remainder": _checking_zero(torch.remainder),
     "fmod": _checking_zero(torch.fmod),
 }
-SCANS = {
-    "sum": torch.cumsum,
-    "prod": torch.cumprod,
-    "logaddexp": torch.logcumsumexp,
-    "max": lambda x, dim: torch.cummax(x, dim).values,
-    "min": lambda x, dim: torch.cummin(x, dim).values,
-}
+SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
 
 
 class InterpreterHandler(OpsHandler):
@@ -145,18 +139,16 @@ class InterpreterHandler(OpsHandler):
         # the reduced dimensions as one; -1 cannot tell how long that is where there are no elements
         count = math.prod(self.shape[len(self.outer) :])
         value = value.expand(self.shape).reshape(*self.outer, count)
-        if kind.startswith("arg"):
-            value = value.to(torch.uint8) if src_dtype == torch.bool else value
-            return getattr(torch, kind)(value, -1).to(dtype)
-        if kind in ("max", "min"):
-            return getattr(torch, f"a{kind}")(value, -1).to(dtype)
-        if kind == "any":
-            return value.any(-1).to(dtype)
         if kind == "m2":
             return (value - value.mean(-1, keepdim=True)).square().sum(-1)
         if kind == "sumexp":
             return (value - value.amax(-1, keepdim=True)).exp().sum(-1)
-        return getattr(torch, kind)(value, -1, dtype=dtype)
+        if kind in ("sum", "prod"):
+            return getattr(torch, kind)(value, -1, dtype=dtype)
+        if kind.startswith("arg") and src_dtype == torch.bool:
+            value = value.to(torch.uint8)
+        name = {"max": "amax", "min": "amin"}.get(kind, kind)
+        return getattr(torch, name)(value, -1).to(dtype)
 
     def scan(self, dtype: Dtype, kind: str, value: Tensor) -> Tensor:
         flat = value.expand(self.shape).reshape(*self.outer, -1)

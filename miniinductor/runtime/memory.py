@@ -37,7 +37,7 @@ import torch
 from .. import config
 from ..codegen.kernels import KernelStep, Step
 from ..devices import entry_of
-from ..ir.loops import Buffer, ExternKernel, InputBuffer, MultiOutput
+from ..ir.loops import Buffer, ExternKernel, InputBuffer, MultiOutput, Scatter
 from ..records import CompileRecord
 from ..schedule.after_fusion import may_overwrite
 from ..schedule.nodes import ExternNode, Schedule
@@ -159,13 +159,10 @@ class MemoryPlan:
 
     def freed_after(self, step: Step, position: int) -> list[str]:
         """The names of what this step is the last to touch: `del` returns its memory early."""
-        touched = dict.fromkeys(self.root(name) for name in step.touched())
-        ended = [
-            root for root in touched if self.last_use.get(root) == position and self.is_local(root)
-        ]
-        names = []
-        for root in ended:
-            names += [root, *[n for n in self.memory_of if self.root(n) == root]]
+        names: list[str] = []
+        for root in dict.fromkeys(map(self.root, step.touched())):
+            if self.last_use.get(root) == position and self.is_local(root):
+                names += [root, *[n for n in self.memory_of if self.root(n) == root]]
         return names
 
     def is_local(self, name: str) -> bool:
@@ -270,14 +267,14 @@ def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
     """{a scatter's result: the buffer into which it writes}
 
     Without results that nobody needs: their kernels check the positions, and write nothing."""
-    targets = {}
-    for step in steps:
-        if isinstance(step, KernelStep):
-            for node in step.group.nodes:
-                target = getattr(getattr(node.buffer, "data", None), "target", None)
-                if target is not None and node.buffer.name in step.made():
-                    targets[node.buffer.name] = target
-    return targets
+    return {
+        node.buffer.name: node.buffer.data.target
+        for step in steps
+        if isinstance(step, KernelStep)
+        for node in step.group.nodes
+        if isinstance(getattr(node.buffer, "data", None), Scatter)
+        and node.buffer.name in step.made()
+    }
 
 
 def may_alias(buffer: Any) -> bool:

@@ -34,6 +34,7 @@ torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,7 +129,7 @@ class WrapperWriter:
         self.graph, self.buffers = schedule.graph, schedule.buffers
         self.inference = inference
         self.overwritten = schedule.overwritten
-        self.memory, self.device, self.kernels = memory, device, kernels
+        self.memory, self.device = memory, device
         self.layouts = {name: buffer.layout for name, buffer in self.buffers.items()}
         self.shape_results()
         self.scope: dict[str, object] = {
@@ -200,23 +201,16 @@ class WrapperWriter:
         else:
             arguments = [self.argument(a) for a in buffer.args]
             arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
-            writes = name in self.memory.in_arena
-            function = self.function(self.callee(buffer, writes))
-            if writes:
+            if name in self.memory.in_arena:
+                function = self.function(FAST_OUT.get(buffer.op, buffer.out_op))
                 self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
                 return
-            value = f"{function}({', '.join(arguments)})"
+            value = f"{self.function(FAST.get(buffer.op, buffer.op))}({', '.join(arguments)})"
         if buffer.layout is not None:
             # copied at run time where its strides are not those that our kernels were written for
             self.scope["in_layout"] = in_layout
             value = f"in_layout({value}, {self.tuple_of(buffer.layout.stride)})"
         self.lines.append(f"{name} = {value}")
-
-    def callee(self, buffer: ExternKernel, writes: bool = False) -> Callable:
-        """The function that is called for an eager kernel.  writes: into given memory."""
-        if writes:
-            return FAST_OUT.get(buffer.op, buffer.out_op)
-        return FAST.get(buffer.op, buffer.op)
 
     # -- arguments
     def argument(self, value: object) -> str:
@@ -289,7 +283,7 @@ class WrapperWriter:
         text = "torch_" + getattr(function, "__name__", "function")
         if isinstance(function, torch._ops.OpOverload):
             text = str(function)
-        return self.bind(function, "".join(c if c.isalnum() else "_" for c in text))
+        return self.bind(function, re.sub(r"\W", "_", text))
 
     def named(self, value: torch.dtype | torch.device) -> str:
         """The name of a dtype or device."""

@@ -31,16 +31,14 @@ import sympy
 import torch
 
 from ... import config
-from ...devices import vector_bits
-from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
 from ...schedule.nodes import Group
-from ...sizes.symbols import Size, estimate
+from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
 from ..kernel_plan import KernelPlan
-from .statements import BeforeLanes, Branch, Line, Statement
+from .statements import Branch, Line, Statement
 
 # floats while they are computed with
 SMALL_FLOATS = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
@@ -59,6 +57,15 @@ ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools 
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
+# a reduction's kind, or a scatter's mode -> what keeps one of two elements
+EXTREMES = {
+    "max": "maximum",
+    "min": "minimum",
+    "amax": "maximum",
+    "amin": "minimum",
+    "argmax": "larger",
+    "argmin": "smaller",
+}
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 
 
@@ -106,8 +113,7 @@ def combined(mode: str, there: str, value: Value, c_type: str) -> str:
         return f"{there} {'|' if c_type == 'bool' else '+'} {value}"
     if mode == "prod":
         return f"{there} * {value}"
-    function = {"amax": "maximum", "amin": "minimum"}[mode]
-    return f"mini::{function}<{c_type}>({there}, {value})"
+    return f"mini::{EXTREMES[mode]}<{c_type}>({there}, {value})"
 
 
 class CppScope(Scope):
@@ -168,14 +174,10 @@ class CppExpressions(OpsHandler):
     outside: CppScope  # statements per outer iteration
     table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
-    lane: sympy.Symbol | None  # the innermost of these
-    lanes_are_free: Callable[[], bool]
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
-    has_scatter: bool
-    overwrites: bool  # may it write over what it reads?
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
 
     # -- names
@@ -218,22 +220,6 @@ class CppExpressions(OpsHandler):
         only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
         is_short = dtype in (torch.float16, torch.bfloat16)
         return torch.int16 if only_moves and is_short else dtype
-
-    def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
-        """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
-        at once: of float16 elements, one after the other in memory.  "": there is none."""
-        plan, lane = self.plan, self.lane
-        if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
-            return ""
-        is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-        is_free = not self.has_scatter and self.lanes_are_free()
-        is_here = not self.scope.is_mask and id(playing.value) not in self.table_of
-        is_known = self.inner_symbols.isdisjoint(index.free_symbols)
-        if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
-            return ""
-        array = self.outside.fresh("half")
-        self.scope.lines.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
-        return f"{array}.lanes[k]"
 
     # -- indices at run time
     def indirect_indexing(
@@ -280,10 +266,9 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            is_half, name = dtype is torch.float16, SMALL_FLOATS[dtype]
-            rounds = (
-                "mini::round_float16({})" if is_half else f"mini::to_float(mini::to_{name}({{}}))"
-            )
+            rounds = f"mini::to_float(mini::to_{SMALL_FLOATS[dtype]}({{}}))"
+            if dtype is torch.float16:
+                rounds = "mini::round_float16({})"
             value = self.make(rounds, dtype, wide)
             self.rounded[value.text] = wide.text
             return value

@@ -70,7 +70,7 @@ from .expressions import (
     memory_type,
 )
 from .lanes import Plain, longest
-from .layouts import LAYOUTS, Tiles
+from .layouts import LAYOUTS, of_lanes
 from .statements import (
     Bound,
     Line,
@@ -93,6 +93,8 @@ BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vecto
 
 class CppKernelWriter(CppExpressions):
     """Plays the bodies of a group into C++ lines."""
+
+    shares_lanes = False  # do threads share the lanes of each loop?
 
     def __init__(
         self,
@@ -124,18 +126,21 @@ class CppKernelWriter(CppExpressions):
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
+        self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
         plan = plan_kernel(self.group.nodes)
+        if not plan.is_pointwise:
+            return plan
         bodies = list(plan.bodies.values())
-        if plan.is_pointwise and can_unroll(plan, self.overwritten):
+        if can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
-        if plan.is_pointwise and plan.outer and config.tiling and not self.has_scatter:
+        if plan.outer and config.tiling and not self.has_scatter:
             bodies = lanes_along_memory(bodies)
-        return with_lanes(plan, bodies) if plan.is_pointwise else plan
+        return with_lanes(plan, bodies)
 
     def decide(self) -> None:
         """Choose the kernel's form from its plan alone, before a line is written."""
@@ -335,11 +340,8 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
-        wide = self.of_lanes("Widened", element, dtype, index) or as_computed(element, dtype)
-        return self.temporary(wide, dtype, inner)
-
-    def of_lanes(self, *element: Any) -> str:
-        return "" if isinstance(self.layout, Tiles) else super().of_lanes(*element)
+        wide = of_lanes(self, "Widened", element, dtype, index)
+        return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -362,7 +364,7 @@ class CppKernelWriter(CppExpressions):
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
-        wide = "" if mode else self.of_lanes("Narrowed", target, dtype, index)
+        wide = of_lanes(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
@@ -377,10 +379,14 @@ class CppKernelWriter(CppExpressions):
     def pending_names(self) -> set[str]:
         return {a.name for a in self.accumulators} if self.inner_variables else set()
 
-    def finished(self, value: Value, place: str = "") -> Value:
-        """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
-        accumulator = next(a for a in self.accumulators if a.name == value.text)
-        return Value(accumulator.result(value.dtype, place), value.dtype)
+    def store_deferred(self, place: str = "") -> None:
+        """Store the accumulators (their elements at `place`), once their loop has ended."""
+        results = {a.name: a.result for a in self.accumulators}
+        deferred, self.deferred = self.deferred, []
+        for name, index, value, mode, instruction in deferred:
+            with playing.set(instruction):
+                result = results[value.text](value.dtype, place)
+                self.store(name, index, Value(result, value.dtype), mode)
 
     def reduction(
         self,
@@ -408,13 +414,13 @@ class CppKernelWriter(CppExpressions):
             # 0 + -0.0 is 0.0
             plus_zero = Value(f"({value} + 0)", dtype, value.inner)
             return plus_zero if kind == "sum" else value
-        total, c_type = self.outside.fresh("scan"), compute_type(dtype)
+        total = self.outside.fresh("scan")
         start, added = {
             "sum": ("0", f"{total} + {value}"),
             "prod": ("1", f"{total} * {value}"),
             "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
         }[kind]
-        self.outside.add(f"{c_type} {total} = {start};")
+        self.outside.add(f"{compute_type(dtype)} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)
 
@@ -440,15 +446,14 @@ class ForeachWriter(CppKernelWriter):
     Every thread takes its share of every part and never waits for the others.  The idea is torch's
     multi_tensor_apply."""
 
+    shares_lanes = True
+
     def __init__(self, group: Foreach, *context: Any):
         super().__init__(group.parts[0].group, *context)
         self.parts = group.parts
 
     def plan_loops(self) -> KernelPlan:
         return replace(super().plan_loops(), inner=(SIZE,))
-
-    def of_lanes(self, *element: Any) -> str:
-        return ""  # threads share the lanes
 
     def decide_threads(self) -> None:
         work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element

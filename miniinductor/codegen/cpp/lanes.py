@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 import sympy
 
 from ... import config
-from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
@@ -67,9 +66,7 @@ class Plain:
             if inner_nodes:
                 self.write_lanes(inner_nodes)
             writer.write_into(writer.outside, ())
-            for name, index, value, mode, instruction in writer.deferred if inner_nodes else ():
-                with playing.set(instruction):
-                    writer.store(name, index, writer.finished(value), mode)
+            writer.store_deferred()
             for node in plan.nodes_of(stage, inner=False):
                 writer.play(node)
         return writer.outside.lines
@@ -78,7 +75,7 @@ class Plain:
         """A stage's loops over r0, r1, ..."""
         writer = self.writer
         inside = CppScope(writer.outside)
-        writer.accumulators, writer.deferred = [], []
+        writer.accumulators = []
         writer.write_into(inside, self.plan.r)
         for node in nodes:
             writer.play(node)

@@ -58,6 +58,7 @@ import sympy
 import torch
 
 from ... import config
+from ...devices import vector_bits
 from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
@@ -67,9 +68,10 @@ from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
-from .statements import Block, Bound, Line, Loop, Statement, Statements, nest
+from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
+    from .kernel_writer import CppKernelWriter
     from .reductions import Sums
 
     Part: TypeAlias = Callable[[Sums, Bound, Bound], list[Statement]]  # the loops of some rows
@@ -98,12 +100,12 @@ class Spread(Plain):
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         part = functools.partial(self.chunks, body)
         shares = in_shares(self, part, accumulators, MOST_PARTS)
-        return [*[a.declared() for a in accumulators], shares]
+        return [*[a.declared() for a in accumulators], *shares]
 
 
 def in_shares(
     layout: Plain, part: "Part", accumulators: "Sums", most: int, width: int = 0
-) -> Block:
+) -> list[Statement]:
     """The loops of `part`, of which each thread takes a share; the results of the shares are then
     combined in order.  width: of accumulators that are arrays."""
     plan, size = layout.plan, layout.writer.size(layout.plan.inner[0])
@@ -125,7 +127,8 @@ def in_shares(
     share += [*rows, *nest(kept, around if kept else [])]
     shares = [("share", 0, f"({size} + rows - 1)/rows")]
     together = nest(added, [*shares, *around]) if added else []
-    return Block([*lines, *nest(share, [(first, 0, size, "rows")], layout.threads(1)), *together])
+    every = nest(share, [(first, 0, size, "rows")], layout.threads(1))
+    return [Block([*lines, *every, *together])]
 
 
 def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
@@ -196,39 +199,33 @@ class Rows(Plain):
         writer, plan = self.writer, self.plan
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
-        self.is_whole = size == self.block_width
-        start, end = f"{column}_block", f"{column}_end"
-        self.count: Bound = f"{end} - {start}"
-        self.at = f"[{column} - {start}]"
-        self.columns: tuple[sympy.Symbol, Bound, Bound] = (column, start, end)
-        if self.is_whole:
-            self.count, self.at, self.columns = size, f"[{column}]", (column, 0, size)
+        # of all columns, or of those in a block
+        self.columns: tuple[sympy.Symbol, Bound, Bound] = (column, 0, size)
+        self.count, self.at = size, f"[{column}]"
+        self.blocks: list[tuple] = []  # the loop over blocks
         # buffer -> array that holds its value for each column of the block
         self.arrays: dict[str, str] = {}
         lines: list[Statement] = []
+        if size != self.block_width:
+            start, end = f"{column}_block", f"{column}_end"
+            self.columns, self.count = (column, start, end), f"{end} - {start}"
+            self.at = f"[{column} - {start}]"
+            self.blocks = [(start, 0, size, self.block_width)]
+            lines.append(bound(end, f"{start} + {self.block_width}", size))
         for stage in plan.stages():
-            writer.deferred, writer.accumulators = [], []
+            writer.accumulators = []
             inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:
                 lines += self.rows_loop(inner_nodes)
             outer_nodes = plan.nodes_of(stage, inner=False)
             if writer.deferred or outer_nodes:
                 lines += self.after_rows(outer_nodes, stage)
-        if self.is_whole:
-            return lines
-        ending = bound(end, f"{start} + {self.block_width}", size)
-        return nest([ending, *lines], [(start, 0, size, self.block_width)])
+        return lines
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """Threads share the outer loops, and the loop over blocks of columns."""
-        loops = self.outer_loops()[:-1]
-        threads = self.threads(len(loops) + (not self.is_whole))
-        if loops or self.is_whole:
-            return nest(body, loops, threads)
-        [blocks] = body
-        assert isinstance(blocks, Loop)
-        blocks.pragma = threads
-        return [blocks]
+        loops = self.outer_loops()[:-1] + self.blocks
+        return nest(body, loops, self.threads(len(loops)))
 
     def own_scope(self, inner_variables: Iterable[sympy.Symbol], above: CppScope) -> CppScope:
         """A new scope in which only the values in `arrays` are known.  above: the scope of what
@@ -245,17 +242,15 @@ class Rows(Plain):
     def after_rows(self, nodes: Sequence[Node], stage: int) -> list[Statement]:
         """The results of a stage's reductions, and the nodes after it, for each column."""
         writer, plan = self.writer, self.plan
-        deferred = writer.deferred
+        names = [name for name, *_ in writer.deferred] + [n.name for n in nodes]
         scope = self.own_scope((), writer.outside.beside())
-        for name, index, value, mode, instruction in deferred:
-            with playing.set(instruction):
-                writer.store(name, index, writer.finished(value, self.at), mode)
+        writer.store_deferred(self.at)
         for node in nodes:
             writer.play(node)
         later = [n for n in plan.nodes if plan.stage[n.name] > stage]
         read_later = {access.name for n in later for access in n.body.reads()}
         lines: list[Statement] = []
-        for name in [name for name, *_ in deferred] + [n.name for n in nodes]:
+        for name in names:
             if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
@@ -288,19 +283,14 @@ class Rows(Plain):
             return [*before.lines, *self.along(*self.columns, [*scope.lines, *updates])]
 
         # the loops come first: they may make doubles of the accumulators
-        rows = self.all_rows(accumulators, columns)
+        part = functools.partial(self.some_rows, columns)
+        if self.shares > 1:
+            rows = in_shares(self, part, accumulators, self.shares, self.block_width)
+        else:
+            rows = part(accumulators, 0, writer.size(plan.inner[0]))
         arrays = [line for a in accumulators for line in a.arrays(self.block_width)]
         tables = [*table.arrays, *self.along(*self.columns, table.lines)] if table.lines else []
         return [*once.lines, *tables, *arrays, *rows]
-
-    def all_rows(
-        self, accumulators: "Sums", columns: "Callable[[Sums], list[Statement]]"
-    ) -> list[Statement]:
-        """The reduction's loops."""
-        part = functools.partial(self.some_rows, columns)
-        if self.shares > 1:
-            return [in_shares(self, part, accumulators, self.shares, self.block_width)]
-        return part(accumulators, 0, self.writer.size(self.plan.inner[0]))
 
     def some_rows(
         self,
@@ -369,8 +359,8 @@ class Tiles(Plain):
         memory = f"&{super().element(name, index.xreplace(start), written)}"
         if memory not in self.tiles:
             tile = self.tiles[memory] = f"tile{len(self.tiles)}"
-            c_type = memory_type(writer.dtype_of(name))
-            self.before.append(Line(f"{c_type} {tile}[{TILE}][{TILE}];"))
+            element = memory_type(writer.dtype_of(name))
+            self.before.append(Line(f"{element} {tile}[{TILE}][{TILE}];"))
             columns, rows = self.counts
             step = writer.index(stride_of(index, self.plan.r[-1]))
             ends = [f"{memory}, {step}, {rows}", f"*{tile}, {TILE}, {columns}"]
@@ -403,6 +393,27 @@ class Tiles(Plain):
 def place(loop: sympy.Symbol, counter: str) -> Line:
     text = f"const int64_t {loop} = {loop}_tile + {counter};"
     return Line(text, origin="which element of a tile comes next")
+
+
+# --- 16-bit elements of all lanes -----------------------------------------------------------------
+def of_lanes(
+    writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
+) -> str:
+    """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
+    at once: of float16 elements, one after the other in memory.  "": there is none."""
+    plan, lane = writer.plan, writer.lane
+    if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
+        return ""
+    is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
+    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
+    is_free = not is_shared and writer.lanes_are_free()
+    is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
+    is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
+    if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+        return ""
+    array, texts = writer.outside.fresh("half"), writer.scope.lines
+    texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
+    return f"{array}.lanes[k]"
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked

@@ -1,7 +1,9 @@
-// Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.  Overloads of what the prelude takes from libm.
+// Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.
+// Overloads of what the prelude takes from libm.
 //
-// exp and tanh, in float also log (Cephes) and erf (Eigen/XLA rationals, as published): a few ulp, right on NaN, inf, -0.0 and subnormals,
-// and faster than SLEEF's, as they stand in the loop itself.
+// exp and tanh, in float also log (Cephes) and erf (Eigen/XLA rationals, as published): a few ulp,
+// right on NaN, inf, -0.0 and subnormals, and faster than SLEEF's, as they stand in the loop
+// itself.
 namespace mini {
 #ifdef __FMA__
 OP float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -10,30 +12,41 @@ OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
 #endif
 template <class T> OP T horner(T, T p) { return p; }        // horner(z, a, b, c) = (a*z + b)*z + c
-template <class T, class... More> OP T horner(T z, T p, T next, More... more) { return horner(z, fma(p, z, next), more...); }
+template <class T, class... More> OP T horner(T z, T p, T next, More... more) {
+    return horner(z, fma(p, z, next), more...);
+}
 
-// --- exp -----------------------------------------------------------------------------------------------------------------
-constexpr float SHIFT = 12582912.f;             // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
-    // For a NaN the polynomial is NaN. Below -104 x becomes -176, for which both factors in the last line are 0. (A product that
-    // only rounds to 0 would take ten times as long, and masked rows have many.)
+// --- exp -----------------------------------------------------------------------------------------
+// 1.5 * 2^23: adding it rounds to an integer, found in the low bits
+constexpr float SHIFT = 12582912.f;
+// 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
+OP float exp(float x0) {
+    // For a NaN the polynomial is NaN.  Below -104 x becomes -176, for which both factors in the
+    // last line are 0.  (A product that only rounds to 0 would take ten times as long, and masked
+    // rows have many.)
     float x = x0 < -104.f ? -176.f : x0;
     int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, SHIFT));
-    i = i > 0x4b400081 ? 0x4b400081 : i;        // n is at most 129.  GCC would make a branch of a second float limit
+    // n is at most 129.  GCC would make a branch of a second float limit
+    i = i > 0x4b400081 ? 0x4b400081 : i;
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
-    float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.f, 1.f);
-    int32_t half = i >> 1;                      // in two steps: right among subnormals and up to inf; of i the low bits count
-    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
+    float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f,
+                     1.f, 1.f);
+    // in two steps: right among subnormals and up to inf; of i the low bits count
+    int32_t one = 0x3f800000, half = i >> 1;
+    return p * bits<float>((half << 23) + one) * bits<float>(((i - half) << 23) + one);
 }
-struct Power { int64_t n; double p; };          // 2^n * (1 + p), the same in double: p keeps the digits of a small x
+// 2^n * (1 + p), the same in double: p keeps the digits of a small x
+struct Power { int64_t n; double p; };
 OP Power power(double x0) {
     constexpr double SHIFT = 0x1.8p52;
     double x = x0 < -746. ? -1418.3 : x0;
     int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), zero = bits<int64_t>(SHIFT);
     i = i > zero + 1025 ? zero + 1025 : i;
-    double n = bits<double>(i) - SHIFT, r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
-    double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06, 2.4801521317484083e-05, 1.9841269863042963e-04,
-                      1.3888888917199863e-03, 8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
+    double n = bits<double>(i) - SHIFT;
+    double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
+    double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06,
+                      2.4801521317484083e-05, 1.9841269863042963e-04, 1.3888888917199863e-03,
+                      8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
     return {i - zero, fma(r * r, p, r)};
 }
 OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
@@ -50,14 +63,17 @@ OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), withou
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
-// --- log -----------------------------------------------------------------------------------------------------------------
-OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m); log(1 + m) = m + y.  Large parts are added last
+// --- log -----------------------------------------------------------------------------------------
+// Cephes logf: x = 2^e * (1 + m); log(1 + m) = m + y.  Large parts are added last
+OP float log(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
     int32_t b = bits<int32_t>(x), power = (b - 0x3f3504f3) >> 23;
-    float m = bits<float>((uint32_t)b - ((uint32_t)power << 23)) - 1.f, z = m * m, e = (float)power - (tiny ? 23.f : 0.f);
-    float p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
-                     -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+    float m = bits<float>((uint32_t)b - ((uint32_t)power << 23)) - 1.f, z = m * m;
+    float e = (float)power - (tiny ? 23.f : 0.f);
+    float p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+                     1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
+                     3.3333331174e-1f);
     float y = fma(p * m, z, -0.5f * z);
     y = fma(e, 0.693359375f, m + fma(e, -2.12194440e-4f, y));
     y = x0 == 0.f ? -inf : y;
@@ -67,10 +83,13 @@ OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
     float x = __builtin_fabsf(x0), z = x * x;
-    float p = horner(z, -2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f, 5.12229709037114e-08f,
-                     1.48572235717979e-05f, 6.37261928875436e-04f, 4.89352455891786e-03f);
-    float q = horner(z, 1.19825839466702e-06f, 1.18534705686654e-04f, 2.26843463243900e-03f, 4.89352518554385e-03f);
-    float y = x > 7.99881172180175781f ? 1.f : x * p / q;   // exactly 1: gradients multiply 1 - y * y by powers of x
+    float p = horner(z, -2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f,
+                     5.12229709037114e-08f, 1.48572235717979e-05f, 6.37261928875436e-04f,
+                     4.89352455891786e-03f);
+    float q = horner(z, 1.19825839466702e-06f, 1.18534705686654e-04f, 2.26843463243900e-03f,
+                     4.89352518554385e-03f);
+    // exactly 1: gradients multiply 1 - y * y by powers of x
+    float y = x > 7.99881172180175781f ? 1.f : x * p / q;
     return x < 0.0004f ? x0 : __builtin_copysignf(y, x0);
 }
 
@@ -78,16 +97,19 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
     float x = __builtin_fabsf(x0);
     x = x > 4.f ? 4.f : x;
     float z = x * x;
-    float p = horner(z, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
-                     -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
-    float q = horner(z, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
-                     -1.42647390514189e-02f);
-    return __builtin_copysignf(x * (p / q), x0);        // not x * p / q, which loses the last bits of a subnormal x
+    float p = horner(z, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f,
+                     -5.69250639462346e-05f, -7.34990630326855e-04f, -2.95459980854025e-03f,
+                     -1.60960333262415e-02f);
+    float q = horner(z, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f,
+                     -7.37332916720468e-03f, -1.42647390514189e-02f);
+    // not x * p / q, which loses the last bits of a subnormal x
+    return __builtin_copysignf(x * (p / q), x0);
 }
 
-// --- scans ---------------------------------------------------------------------------------------------------------------
+// --- scans ---------------------------------------------------------------------------------------
 OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
-    double low = b != b || b < a ? b : a, high = b != b || b > a ? b : a;
-    return low != high || __builtin_isfinite(low) ? __builtin_log1p(__builtin_exp(low - high)) + high : a;
+    double low = minimum(a, b), high = maximum(a, b);
+    if (low == high && !__builtin_isfinite(low)) return a;
+    return __builtin_log1p(__builtin_exp(low - high)) + high;
 }
 }  // namespace mini

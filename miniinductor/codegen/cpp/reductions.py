@@ -22,7 +22,7 @@ import torch
 
 from ...ir.loops import playing
 from ..kernels import Value, limit
-from .expressions import ARRAY_TYPES, compute_type, constant_text
+from .expressions import ARRAY_TYPES, EXTREMES, compute_type, constant_text
 from .statements import Bound, Branch, Line, Statement, nest
 
 if TYPE_CHECKING:
@@ -61,11 +61,6 @@ class Accumulator:
     @property
     def initial(self) -> str:
         return "0" if self.kind == "sum" else "1"
-
-    @property
-    def limit(self) -> str:
-        """What an extreme begins with."""
-        return constant_text(limit(self.dtype, self.kind.endswith("max")), self.dtype)
 
     @property
     def loses_bits(self) -> bool:
@@ -128,18 +123,16 @@ class Extreme(Accumulator):
 
     @property
     def initial(self) -> str:
-        return self.limit
+        return constant_text(limit(self.dtype, self.kind.endswith("max")), self.dtype)
 
     def combine(self, a: str, b: str) -> str:
-        name = "maximum" if self.kind == "max" else "minimum"
-        return f"mini::{name}<{self.c_type}>({a}, {b})"
+        return f"mini::{EXTREMES[self.kind]}<{self.c_type}>({a}, {b})"
 
 
 @dataclass
-class PlaceOfExtreme(Accumulator):
+class PlaceOfExtreme(Extreme):
     """Where the largest or smallest element lies: the first of equals, or of NaNs."""
 
-    of_elements = True
     element: str = ""  # what one iteration computes
     at: str = ""  # its place
 
@@ -161,15 +154,14 @@ class PlaceOfExtreme(Accumulator):
 
     @property
     def initial(self) -> str:
-        return f"{{{self.limit}, 0}}"
+        return f"{{{super().initial}, 0}}"
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
         return f"{self.name}_at{place}" if place else f"{self.name}.index"
 
     def arrays(self, width: Bound) -> list[Line]:
         """Elements and places of the columns' extremes: gcc makes vectors of no structures."""
-        best, first = self.name, self.limit
-        c_type = compute_type(self.dtype)
+        best, first, c_type = self.name, super().initial, compute_type(self.dtype)
         texts = [
             f"{ARRAY_TYPES.get(c_type, c_type)} {best}[{width}];",
             f"int64_t {best}_at[{width}];",
@@ -180,12 +172,12 @@ class PlaceOfExtreme(Accumulator):
     def taken(self, place: str = "") -> Line:
         if not place:
             return super().taken()
-        best, name = self.name + place, "larger" if self.kind == "argmax" else "smaller"
-        text = f"mini::keep_{name}({best}, {self.name}_at{place}, {self.element}, {self.at});"
+        extreme = f"{self.name}{place}, {self.name}_at{place}"
+        text = f"mini::keep_{EXTREMES[self.kind]}({extreme}, {self.element}, {self.at});"
         return Line(text, origin=self.origin)
 
     def combine(self, a: str, b: str) -> str:
-        return f"mini::{'larger' if self.kind == 'argmax' else 'smaller'}({a}, {b})"
+        return f"mini::{EXTREMES[self.kind]}({a}, {b})"
 
     def lanes(self, prefix: str, width: int) -> list[Line]:
         c_type = compute_type(self.dtype)
@@ -196,9 +188,10 @@ class PlaceOfExtreme(Accumulator):
         return Line(f"{self.renamed(prefix).name}[k] = {self.element};", origin=self.origin)
 
     def after_lanes(self, prefix: str, place: Line, count: Bound) -> list[Statement]:
-        lanes, name = self.renamed(prefix).name, "larger" if self.kind == "argmax" else "smaller"
+        lanes = self.renamed(prefix).name
         search = nest([place, self.update(self.of(f"{lanes}[k]"))], [("k", 0, count)])
-        return [Branch(f"mini::any_{name}({lanes}, {count}, {self.name}.value)", search)]
+        is_any_beyond = f"any_{EXTREMES[self.kind]}({lanes}, {count}, {self.name}.value)"
+        return [Branch(f"mini::{is_any_beyond}", search)]
 
     def gathered(self, prefix: str) -> list[Line]:
         return []

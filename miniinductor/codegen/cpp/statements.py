@@ -51,15 +51,16 @@ class Pragma:
     condition: str = ""  # below it, starting threads is not worth it
 
     def text(self, sets_error: bool) -> str:
-        words = [self.threads] if self.threads else []
-        words += [f"collapse({self.collapse})"] if self.collapse > 1 else []
-        words += ["simd"] if self.simd else []
-        words += ["nowait"] if self.threads == "for" else []
-        words += ["schedule(static)"] if self.threads else []
-        if self.condition:
-            words.append(f"if ({'parallel: ' if self.simd else ''}{self.condition})")
-        words += ["reduction(|:error)"] if sets_error else []
-        return f"#pragma omp {' '.join(words)}"
+        words = {
+            self.threads: self.threads,
+            f"collapse({self.collapse})": self.collapse > 1,
+            "simd": self.simd,
+            "nowait": self.threads == "for",
+            "schedule(static)": self.threads,
+            f"if ({'parallel: ' if self.simd else ''}{self.condition})": self.condition,
+            "reduction(|:error)": sets_error,
+        }
+        return " ".join(["#pragma omp", *(word for word, applies in words.items() if applies)])
 
 
 @dataclass
