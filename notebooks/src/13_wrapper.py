@@ -319,28 +319,29 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # on registers, and on what else the kernel does. So a compiler builds several versions, times them,
 # keeps the winner, and remembers it on disk. This is **autotuning**.
 #
-# The C++ generator copies transposed reads through tiles (notebook 11). The shape of these tiles is a
-# constant that we chose by timing on one machine. The next cell times several shapes on yours:
+# The C++ generator adds a row up in several *lanes*, which lie side by side in vector registers
+# (notebook 11). Their number is a constant that we chose by timing on one machine. The next cell times
+# several numbers on yours:
 
-# %% tags=["volatile"] alt="Bars from zero: the time of a transposed addition for each shape of the tile, with quartiles; the generator's choice is blue"
-from miniinductor.codegen.cpp import layouts
+# %% tags=["volatile"] alt="Bars from zero: the time of sums of rows for each number of lanes, with quartiles; the generator's choice is blue"
+from miniinductor.codegen.cpp import lanes
 
-def add_transposed(x, y):
-    return x + y.t()
+def sums_of_rows(x, y):
+    return (x * y).sum(1)
 
-m = 2048
-x, y = torch.randn(m, m), torch.randn(m, m)
-captured = []                           # the graph, captured once; compiled once per tile
-minidynamo.compile(add_transposed, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
+m, n = 256, 1024
+x, y = torch.randn(m, n), torch.randn(m, n)
+captured = []                           # the graph, captured once; compiled once per number
+minidynamo.compile(sums_of_rows, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
 (graph, inputs), = captured
 variants = {}
-usual = layouts.TILE
-for shape in ((8, 8), (32, 32), (64, 64), (128, 128), (256, 128), (512, 16)):
-    layouts.TILE = shape
+usual = lanes.WIDTHS
+for most in (4, 8, 16, 32, 64, 128):
+    lanes.WIDTHS = tuple(most >> k for k in range(most.bit_length()))       # the last elements take fewer
     compiled = miniinductor.compile_fx(graph, inputs)
-    variants["{} x {}".format(*shape)] = lambda compiled=compiled: compiled(*inputs)
-layouts.TILE = usual
-chosen = "{} x {}".format(*usual)
+    variants[f"{most} lanes"] = lambda compiled=compiled: compiled(*inputs)
+lanes.WIDTHS = usual
+chosen = f"{usual[0]} lanes"
 keep_freed_memory()                     # no fresh pages from here on
 timings = interleave(variants, budget=4)
 
@@ -356,18 +357,18 @@ axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="bla
 axis.set_xticks(range(len(variants)), variants)
 axis.set(
     ylabel="milliseconds\n(shorter is better)",
-    title=f"x + y.t(), {m} x {m}, by shape of the tile (blue: the generator's choice)",
+    title=f"(x * y).sum(1), {m} x {n}, by number of lanes (blue: the generator's choice)",
 );
 
 # %% [markdown]
-# Each bar is a shape of the tile, and the thin line on it spans the quartiles. Where two of these lines
+# Each bar is a number of lanes, and the thin line on it spans the quartiles. Where two of these lines
 # overlap, the measurement shows no difference.
 # <!-- general -->
 #
 # A Triton kernel is tuned while your program is compiled. The tuner takes each kernel that moves
 # many bytes, and times its candidates (notebook 12) on tensors of the right sizes. With
 # `mode="max-autotune"` it does so for every kernel. The next cell is such a tuner in a few lines,
-# with the tiles above as candidates:
+# with the numbers of lanes above as candidates:
 
 # %% tags=["volatile"]
 import statistics
@@ -386,13 +387,13 @@ def race(candidates, budget=2):
     timings = interleave(ready, budget=budget)
     return min(timings, key=lambda name: statistics.quantiles(timings[name].seconds, n=4)[0])
 
-candidates = {name: (lambda run=run: run) for name, run in variants.items()} | {"9999 x 9999": too_large}
+candidates = {name: (lambda run=run: run) for name, run in variants.items()} | {"9999 lanes": too_large}
 print("the winner is", race(candidates))
 
 # %% [markdown]
 # A GPU's driver refuses a configuration that needs more registers or shared memory than a processor
 # has. The tuner leaves such a configuration out, and times the others.
-# <!-- shows: has("9999 x 9999 is left out") and has("the winner is") -->
+# <!-- shows: has("9999 lanes is left out") and has("the winner is") -->
 #
 # Three details matter. The candidates take turns, so a machine that slows down hurts all of them.
 # The *lower quartile* counts: a disturbance can only add time, and the minimum would depend on a
