@@ -296,8 +296,8 @@ def statistics(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    """finish(variance, mean).  The mean of infinities may be NaN: their order decides, and eager's
-    kernel has another one."""
+    """finish(variance, mean).  The mean of infinities is NaN or infinite, depending on the order in
+    which they are added; eager's kernel adds in a different order."""
     is_gpu = recomputes(x.device)
     is_left = is_gpu and finish is alone and correction == 0
     if is_left or not x.dtype.is_floating_point:

@@ -33,7 +33,6 @@ import torch
 from ... import config
 from ...ir.loops import Buffer, playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
-from ...schedule.nodes import Group
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
@@ -42,7 +41,6 @@ from .statements import Branch, Line, Statement
 
 # floats while they are computed with
 SMALL_FLOATS = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
-MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -168,7 +166,7 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
-    group: Group
+    only_moves: bool  # does the kernel compute nothing?
     buffers: Mapping[str, Buffer]
     scope: CppScope
     outside: CppScope  # statements per outer iteration
@@ -217,9 +215,8 @@ class CppExpressions(OpsHandler):
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
         dtype = self.buffers[name].layout.dtype
-        only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
         is_short = dtype in (torch.float16, torch.bfloat16)
-        return torch.int16 if only_moves and is_short else dtype
+        return torch.int16 if self.only_moves and is_short else dtype
 
     # -- indices at run time
     def indirect_indexing(

@@ -70,7 +70,7 @@ from .expressions import (
     memory_type,
 )
 from .lanes import Plain, longest
-from .layouts import LAYOUTS, of_lanes
+from .layouts import LAYOUTS, converted_together
 from .statements import (
     Bound,
     Line,
@@ -85,6 +85,7 @@ from .statements import (
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
+MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 STACK_BYTES = 1 << 18  # for values between stages
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
@@ -116,6 +117,7 @@ class CppKernelWriter(CppExpressions):
         self.reads_again = False  # may it read an element again, after results have been written?
         self.rounded = {}
         self.has_scatter = bool(group.targets)
+        self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
@@ -340,7 +342,7 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
-        wide = of_lanes(self, "Widened", element, dtype, index)
+        wide = converted_together(self, "Widened", element, dtype, index)
         return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -364,7 +366,7 @@ class CppKernelWriter(CppExpressions):
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
-        wide = of_lanes(self, "Narrowed", target, dtype, index)  # (a scatter has none)
+        wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")

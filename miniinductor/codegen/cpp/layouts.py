@@ -46,6 +46,8 @@ thing each:
     Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
     elements are read and written one by one.
 
+`converted_together` says which float16 elements the lanes of a loop convert at once.
+
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
 """
 
@@ -391,16 +393,18 @@ class Tiles(Plain):
 
 
 def place(loop: sympy.Symbol, counter: str) -> Line:
+    """Says which iteration of the loop an element of a tile is."""
     text = f"const int64_t {loop} = {loop}_tile + {counter};"
     return Line(text, origin="which element of a tile comes next")
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
-def of_lanes(
+def converted_together(
     writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
 ) -> str:
-    """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
-    at once: of float16 elements, one after the other in memory.  "": there is none."""
+    """The text of a float16 element that is converted together with those of the other lanes, which
+    lie beside it in memory; "" where each lane converts its own.  kind: `Widened` (to float, before
+    the loop over lanes) or `Narrowed` (after it), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
     if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
         return ""

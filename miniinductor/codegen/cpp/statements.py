@@ -37,8 +37,8 @@ class Line:
 
 
 class BeforeLanes(Line):
-    """What stands before the loop over lanes in whose body this is; {} is for how many lanes there
-    are at most, {}, and are."""
+    """A line that stands in the body of a loop over lanes, and is written before that loop.  Its
+    text has two places, {}: for the number of lanes, and for how many of them this loop runs."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Pragma:
     condition: str = ""  # below it, starting threads is not worth it
 
     def text(self, sets_error: bool) -> str:
-        words = {
-            self.threads: self.threads,
-            f"collapse({self.collapse})": self.collapse > 1,
-            "simd": self.simd,
-            "nowait": self.threads == "for",
-            "schedule(static)": self.threads,
-            f"if ({'parallel: ' if self.simd else ''}{self.condition})": self.condition,
-            "reduction(|:error)": sets_error,
-        }
-        return " ".join(["#pragma omp", *(word for word, applies in words.items() if applies)])
+        words = ["#pragma omp"]
+        words += [self.threads] if self.threads else []
+        words += [f"collapse({self.collapse})"] if self.collapse > 1 else []
+        words += ["simd"] if self.simd else []
+        words += ["nowait"] if self.threads == "for" else []
+        words += ["schedule(static)"] if self.threads else []
+        if self.condition:
+            words.append(f"if ({'parallel: ' if self.simd else ''}{self.condition})")
+        words += ["reduction(|:error)"] if sets_error else []
+        return " ".join(words)
 
 
 @dataclass

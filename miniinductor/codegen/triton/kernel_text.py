@@ -57,7 +57,7 @@ class Line:
 
 @dataclass
 class Loop:
-    """Or a branch."""
+    """A loop or a branch: its header, and what stands in it."""
 
     header: str
     body: "Sequence[Code]"
