@@ -7,8 +7,9 @@ import random
 import pytest
 import sympy
 import torch
+import torch.nn.functional as F
 
-from miniinductor.sizes.symbols import reshape_index
+import minidynamo
 from miniinductor.sizes.expressions import (
     FloorDiv,
     Mod,
@@ -17,7 +18,7 @@ from miniinductor.sizes.expressions import (
     is_indirect,
     python_code,
 )
-from miniinductor.sizes.symbols import bounds, simplify
+from miniinductor.sizes.symbols import bounds, lies_in, reshape_index, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 
@@ -58,6 +59,16 @@ def test_simplify_keeps_every_value(seed):
         assert value(e, a, b) == value(simple, a, b), (e, simple, a, b)
         if limits is not None:
             assert limits[0] <= value(simple, a, b) <= limits[1]
+
+
+def test_an_index_minus_a_remainder_is_checked():
+    s, backwards = sympy.Symbol("s", integer=True, positive=True), 7 - 3 * Mod(i, 3)
+    assert lies_in(3 * Mod(i, 3), s + 6, {i: s}) and not lies_in(backwards, s + 4, {i: s})
+    read = lambda x: F.pad(x, (4, 0))[7 - 3 * torch.arange(3).repeat(2)]  # noqa: E731
+    compiled = minidynamo.compile(read, dynamic=True)
+    assert torch.equal(compiled(torch.ones(5)), read(torch.ones(5)))
+    with pytest.raises(IndexError):
+        compiled(torch.ones(2))
 
 
 def texts_of(e):  # in C, in Triton and in Python, each as Python

@@ -446,7 +446,7 @@ class Verifier(DtypeHandler):
         layout = layout_of(name, self.known, self.buffer.name)
         size = extent(layout.size, layout.stride, layout.offset)
         limits = bounds(sympy.sympify(index), self.ranges)
-        if not self.is_protected and size is not None and limits is not None:
+        if not self.is_protected and isinstance(size, int) and limits is not None:
             if limits[0] < 0 or limits[1] >= size:
                 reached = f"{name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
                 raise BadGraph(f"{self.buffer.name} loads {reached}")

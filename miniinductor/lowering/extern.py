@@ -81,7 +81,7 @@ def is_cheap(op: Any) -> bool:
 
 
 def eager_kernel(
-    call: Call, args: Sequence[Any], kwargs: dict[str, Any], reason: str | None = None
+    call: Call, args: Sequence[Any], kwargs: dict[str, Any], reason: str | None
 ) -> Any:
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
     boxes the op returns."""

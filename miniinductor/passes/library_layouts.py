@@ -93,12 +93,12 @@ class LayoutPass:
 
     def run(self) -> fx.GraphModule:
         for node in self.gm.graph.nodes:
+            self.original = node
             if node.op == "output":
-                self.original = node
                 self.graph.output(fx.map_arg(node.args[0], self.as_before_here))
                 continue
             new = self.graph.node_copy(node, self.copied.__getitem__)
-            new.meta, self.original = dict(node.meta), node
+            new.meta = dict(node.meta)
             self.as_before = all(
                 self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes
             )
@@ -120,7 +120,7 @@ class LayoutPass:
             return new
         if have.stride() == wanted.stride():
             return new
-        for layout in (torch.contiguous_format, torch.channels_last)[: 1 + (wanted.dim() == 4)]:
+        for layout in (torch.contiguous_format, torch.channels_last):
             if wanted.is_contiguous(memory_format=layout):
                 return self.call(new, aten.clone.default, new, memory_format=layout)
         raise NotImplementedError("an output of unusual strides")
@@ -178,11 +178,10 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)}
-    moves = is_inference and config.channels_last
     rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
-    if moves:
+    if is_inference and config.channels_last:
         rules[aten.convolution.default] = CpuLibrary.convolution
     return gm if targets.isdisjoint(rules) else CpuLibrary(gm, record, rules).applied()
 

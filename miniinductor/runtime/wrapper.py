@@ -104,7 +104,7 @@ def print_wrapper(
     steps: Sequence[Step],
     memory: MemoryPlan,
     device: torch.device,
-    inference: bool = True,
+    inference: bool,
 ) -> Wrapper:
     """The function that runs these steps.
 
@@ -174,7 +174,8 @@ class WrapperWriter:
             self.allocate(name)
         given = step.kernel.arguments
         names = [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in given]
-        names += ["stream"] * (step.device.type == "cuda")
+        if step.device.type == "cuda":
+            names.append("stream")
         self.lines.append(f"{step.name}({', '.join(names)})")
 
     def allocate(self, name: str) -> None:
