@@ -29,7 +29,7 @@ strides; outputs keep the strides that eager gives them.
 
     class ChannelsLast(LayoutPass):
         def convolution(self, node):                # a node of the copy; returns what stands for it
-            node.update_arg(0, self.channels_last(node.args[0]))
+            self.move(node, 1)                      # its first argument
             return self.evaluate(node)
 
     ChannelsLast(gm, record, {aten.convolution.default: ChannelsLast.convolution}).applied()
@@ -164,8 +164,11 @@ class LayoutPass:
             self.copies[node, layout] = copy
         return self.copies[node, layout]
 
-    def channels_last(self, node: Node) -> Node:
-        return self.in_format(node, torch.channels_last)
+    def move(self, node: Node, count: int) -> None:
+        """The first arguments in channels-last memory; each is copied once."""
+        with self.graph.inserting_before(node):
+            for position, tensor in enumerate(node.args[:count]):
+                node.update_arg(position, self.in_format(tensor, torch.channels_last))
 
 
 # --- on a CPU -------------------------------------------------------------------------------------
@@ -205,8 +208,7 @@ class CpuLibrary(LayoutPass):
         if image.dim() != 4 or is_transposed or 0 in (*image.shape, *weights.shape):
             return self.kept(node)
         self.changed("convolutions in channels-last memory")
-        with self.graph.inserting_before(node):
-            node.update_arg(0, self.channels_last(node.args[0]))
+        self.move(node, 1)
         return self.evaluate(node)
 
     def product(self, node: Node) -> Node:
@@ -303,12 +305,6 @@ class GpuLibrary(LayoutPass):
         is_inference = aten.mm.default in self.rules  # a joint graph's products wait for its halves
         is_wide = is_inference and value.shape[1] % 4 == 0
         return value.dim() == 4 and (value.dtype in HALF or is_wide)
-
-    def move(self, node: Node, count: int) -> None:
-        """The first arguments in channels-last memory; each is copied once."""
-        with self.graph.inserting_before(node):
-            for position, tensor in enumerate(node.args[:count]):
-                node.update_arg(position, self.channels_last(tensor))
 
     def convolution_backward(self, node: Node) -> Node:
         if not self.moves(node):

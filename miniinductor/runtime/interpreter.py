@@ -196,10 +196,7 @@ class InterpreterHandler(OpsHandler):
 # --- graphs ---------------------------------------------------------------------------------------
 def _flat(tensor: Tensor) -> Tensor:
     """The memory under a tensor, from its first element on."""
-    length = extent(tensor.shape, tensor.stride())
-    if not length:
-        return tensor.reshape(-1)
-    return tensor.as_strided((length,), (1,), tensor.storage_offset())
+    return tensor.as_strided((extent(tensor.shape, tensor.stride()),), (1,))
 
 
 def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
