@@ -209,7 +209,7 @@ class Recorder(OpsHandler):
 
 
 def trace(buffer: ComputedBuffer) -> LoopBody:
-    """ComputedBuffer -> LoopBody over its own ranges."""
+    """Record the body of a buffer once, over the buffer's own ranges."""
     data = buffer.data
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
@@ -439,7 +439,7 @@ class Verifier(DtypeHandler):
         super().__init__(lambda name: layout_of(name, self.known, buffer.name).dtype)
         self.buffer = buffer
         self.ranges = loops(buffer.data)
-        # nothing is read where a loop runs never, or a mask says so
+        # nothing is read where a loop never runs, or where a mask is false
         self.is_protected = 0 in self.ranges.values()
 
     def load(self, name: str, index: sympy.Expr) -> Dtype:

@@ -91,6 +91,7 @@ def layouts_of(value: Any) -> Any:
 
 
 def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
+    """The strides, in elements, of a new tensor of these sizes, whose last dimension is densest."""
     strides = []
     step = sympy.Integer(1)
     for n in reversed(size):

@@ -265,7 +265,7 @@ def step_name(step: Step) -> str:
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
     """{a scatter's result: the buffer into which it writes}
 
-    Without results that nobody needs: their kernels check the positions, and write nothing."""
+    A result that nobody needs is left out: its kernel checks the positions, and writes nothing."""
     return {
         node.buffer.name: node.buffer.data.target
         for step in steps

@@ -223,6 +223,7 @@ def size(n: Any) -> Any:
 
 
 def sizes(values: Iterable[Any]) -> tuple[Any, ...]:
+    """`size` of each."""
     return tuple(map(size, values))
 
 
@@ -355,7 +356,7 @@ def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:
     is not known."""
     expected: Size = 1
     dimensions = zip(sizes(strides), sizes(shape))
-    # from the innermost
+    # the innermost dimension first
     for stride, n in sorted(dimensions, key=lambda pair: [hint(n, 1 << 40) for n in pair]):
         if n == 1:
             continue
