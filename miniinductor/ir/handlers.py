@@ -167,9 +167,11 @@ class Recorder(OpsHandler):
         return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
     def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
-        """Note that `result` equals `expr`: only of int32 and int64, which hold every index
-        without wrapping."""
-        if expr is not None and dtype in (torch.int32, torch.int64):
+        """Note that `result` equals `expr`: of int64, which holds every index, and of int32 where
+        `expr` does not wrap."""
+        if expr is None or dtype not in (torch.int32, torch.int64):
+            return result
+        if dtype == torch.int64 or lies_in(expr + (1 << 31), 1 << 32, self.ranges):
             self.known[result] = expr, dtype
         return result
 
@@ -188,7 +190,7 @@ class Recorder(OpsHandler):
     def arithmetic(self, op: str, *args: Ref) -> Ref:
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
-            self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
+            self.knows(result, sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1])
         last = self.expressions(args[-1])
         if op == "maximum" and last == [0]:
             self.highest[result] = sympy.oo
