@@ -74,9 +74,8 @@ def recordings(monkeypatch):
 
 
 def graphed(function, *inputs):
-    return miniinductor.compile_fx(
-        torch.fx.symbolic_trace(function), list(inputs), mode="reduce-overhead"
-    )
+    graph = torch.fx.symbolic_trace(function)
+    return miniinductor.compile_fx(graph, list(inputs), mode="reduce-overhead")
 
 
 def test_the_second_call_is_recorded_and_outputs_are_copies(recordings):

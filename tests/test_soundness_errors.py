@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-from minidynamo import config
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
 from tests.soundness.tables import lambdas, rows
@@ -276,6 +275,6 @@ def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
                 with pytest.raises(type(error)):
                     minidynamo.compile(lambda x, number=number: op(x, number))(x)
         minidynamo.reset()
-        with config.patch(raise_internal_errors=True):
+        with minidynamo.config.patch(raise_internal_errors=True):
             ours = minidynamo.compile(lambda x, held=held: [op(x, n) for n in held])(x)
         torch.testing.assert_close(ours, eager, equal_nan=True)
