@@ -66,7 +66,8 @@ def test_only_indices_that_stay_inside_for_sure_are_not_checked():
     assert lies_in(3 * Mod(i, 3), s + 6, {i: s}) and not lies_in(backwards, s + 4, {i: s})
     falls = lambda x: F.pad(x, (4, 0))[7 - 3 * torch.arange(3).repeat(2)]  # noqa: E731
     wraps = lambda x: x[(torch.arange(4, dtype=torch.int32) * 2**30 * 2).clamp(0, 3)]  # noqa: E731
-    for read in (falls, wraps):
+    large = lambda x: x[(torch.arange(len(x)) * 2**61).clamp(0, 3)]  # noqa: E731
+    for read in (falls, wraps, large):
         x, compiled = torch.arange(5.0), minidynamo.compile(read, dynamic=True)
         assert torch.equal(compiled(x), read(x))
     with pytest.raises(IndexError):

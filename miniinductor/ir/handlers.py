@@ -167,13 +167,18 @@ class Recorder(OpsHandler):
         return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
     def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
-        """Note that `result` equals `expr`: of int64, which holds every index, and of int32 where
-        `expr` does not wrap."""
-        if expr is None or dtype not in (torch.int32, torch.int64):
-            return result
-        if dtype == torch.int64 or lies_in(expr + (1 << 31), 1 << 32, self.ranges):
+        """Note that `result` equals `expr`, if the dtype holds that without wrapping."""
+        if expr is not None and dtype in (torch.int32, torch.int64) and self.holds(dtype, expr):
             self.known[result] = expr, dtype
         return result
+
+    def holds(self, dtype: torch.dtype, expr: sympy.Expr) -> bool:
+        """Does `expr` stay within the range of the dtype?  Products of symbolic sizes, which count
+        elements, stay within that of int64."""
+        limits, end = bounds(expr, self.ranges), 1 << 8 * dtype.itemsize - 1
+        if limits is not None:
+            return -end <= limits[0] and limits[1] < end
+        return dtype == torch.int64 and all(abs(n) < 1 << 31 for n in expr.atoms(sympy.Integer))
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
         expr = sympy.sympify(expr)
