@@ -57,7 +57,7 @@ WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 ROUNDS = 25  # in which a configuration is timed
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
 TUNED = 1 << 24  # bytes moved, or elements computed, from which on all configurations are timed
-SHARE = 0.01  # of the work of a graph: a kernel with less is not timed, its first configuration runs
+SHARE = 0.01  # of the work of a graph: a kernel with less has its first configuration
 # dtype -> what Triton calls it in a signature
 SHORT = "bool:i1 float16:fp16 bfloat16:bf16 float32:fp32 float64:fp64"
 SHORT += " uint8:u8 uint16:u16 uint32:u32 uint64:u64 int8:i8 int16:i16 int32:i32 int64:i64"
