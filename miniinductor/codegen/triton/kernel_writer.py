@@ -204,11 +204,12 @@ class TritonKernelWriter(TritonExpressions):
         self.plan.bodies[node.name].play(self)
 
     def replay(self, name: str) -> Tile:
-        """The value of an element of an earlier loop: cheaper computed than stored."""
-        before = (self.node, self.replaying)
-        self.node, self.replaying = name, True
+        """The value of an element of an earlier loop, computed again rather than stored: all of
+        the tile, since what stands after a masked block may use it, too."""
+        before = self.node, self.replaying, self.mask
+        self.node, self.replaying, self.mask = name, True, None
         self.plan.bodies[name].play(self)
-        self.node, self.replaying = before
+        self.node, self.replaying, self.mask = before
         return self.values[name]
 
     def write_stage(self, stage: int) -> None:
