@@ -351,9 +351,6 @@ def test_indices_are_wide_where_they_must_be():
             torch.empty(rows, 4096, device="meta"),
         )
         [group] = Scheduler(graph, CompileRecord()).live_nodes()
-        kernel = TritonKernelWriter(
-            group,
-            {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}},
-            set(group.names),
-        ).write()
+        buffers = {**graph.inputs, **graph.buffers}
+        kernel = TritonKernelWriter(group, buffers, set(group.names), {}, {}).write()
         assert ("tl.arange(0, RBLOCK).to(tl.int64)[None, :]" in kernel.source) == wide

@@ -27,6 +27,7 @@ import sympy
 import torch
 
 from ... import config
+from ...devices import recomputes
 from ...ir.dependencies import int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
 from ...passes import library_layouts
@@ -85,8 +86,8 @@ def product_lines(fused: FusedProduct) -> list[str]:
 
 
 def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
-    """The schedule's nodes, matrix products and what follows them as one where no library kernel
-    does the product well.
+    """The schedule's nodes, in which a `FusedProduct` stands for a matrix product that no library
+    kernel does well, and for what follows it.
 
     What was decided stands in `record.fusions`."""
     nodes = list(schedule.nodes)
@@ -100,8 +101,8 @@ def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNo
 def with_product(
     extern: ExternNode, nodes: list[ScheduledNode], schedule: Schedule, record: CompileRecord
 ) -> list[ScheduledNode]:
-    """The nodes with this product by the template, if that can be; with what follows, if that can
-    be."""
+    """The nodes with this product by the template, if that computes it; what follows is in the same
+    kernel, if it can continue there."""
     readers = [n for n in nodes if extern.names[0] in n.read_names]
     follower = readers[0] if readers and isinstance(readers[0], Group) else None
     fused, reason = FusedProduct(extern, follower), "the kernel continues from the product's tiles"
@@ -125,30 +126,31 @@ def kernel_of(node: ExternNode) -> ExternKernel:
 
 
 def has_unaligned_rows(product: ExternKernel) -> bool:
-    """A result whose rows begin at odd addresses, made of operands whose rows do not: a library
-    kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the
-    template, 0.91 ms padded, 3.3 ms as they are)."""
-    is_ours = product.layout.device.type == "cuda" or config.cpu_backend == "triton"
-    if product.op is not aten.mm.default or not is_ours:
+    """Is the result one whose rows begin at odd addresses, made of operands whose rows do not?  A
+    library kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms
+    from the template, 0.91 ms padded, 3.3 ms as they are)."""
+    if product.op is not aten.mm.default:
         return False
     a, b = [(v.size, v.stride) for v in product.args[:2]]
     return library_layouts.suits_template(product.layout.dtype, a, b)
 
 
 def is_computable(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> bool:
-    """Can the template compute this product?  (Scaled products and symbolic sizes stay library
-    calls.)"""
+    """Can the template compute this product?  (Library calls remain: scaled products, symbolic
+    sizes, and a CPU's products beside a GPU's.)"""
     *_, a, b = buffer.args
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
     numbers = [int_or_none(n) for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
     is_known = not buffer.kwargs and None not in numbers and 0 not in (*a.size, *b.size)
-    return is_known and len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
+    is_kind = len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
+    return is_known and is_kind and recomputes(buffer.layout.device)
 
 
 def check_epilogue(
     extern: ExternNode, group: Group, nodes: Sequence[ScheduledNode], overwritten: Collection[str]
 ) -> None:
-    """Does the group use the product's elements one by one, in the product's own loops?"""
+    """Raise Refused unless the group uses the product's elements one by one, in the product's own
+    loops."""
     if any(name in overwritten for name in group.names):
         raise Refused("what follows overwrites an input, which other tiles may still read")
     if group.is_reduction or group.has_scan or group.targets:
@@ -169,7 +171,7 @@ def sizes_of(product: ExternKernel) -> tuple[int, ...]:
 
 
 class MatmulWriter(TritonKernelWriter):
-    """Fills in the template.  fused: a FusedProduct."""
+    """Fills in the template, and writes what follows the product."""
 
     def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
@@ -234,8 +236,8 @@ class MatmulWriter(TritonKernelWriter):
             self.play(node)
 
     def linear(self, place: Layout | BufferView) -> sympy.Expr:
-        """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
-        shape."""
+        """The offset of the loops' element, in the product's layout or in a view (a bias) that
+        broadcasts to its shape."""
         axes = self.plan.axes[2 - len(place.size) :]
         offset = sympy.sympify(place.offset)
         for axis, stride, size in zip(axes, place.stride, place.size):

@@ -94,8 +94,9 @@ def split(
     outputs, elements = (hint(numel(sizes), 0) for sizes in (data.ranges, data.reduction_ranges))
     if outputs * elements < LEAST_ELEMENTS or elements < LEAST_ROWS or data.kind[:3] == "arg":
         return [buffer]
-    data, run = in_order_of_memory(buffer)
-    body = trace(buffer).simplify_loops()
+    body = trace(buffer)
+    data, run = along_memory(data, body)
+    body = body.simplify_loops()
     columns = run > 1 or reads_along_outputs([body], body.x, body.r)
     if columns:
         outputs, elements = outputs * run, elements // run
@@ -153,11 +154,11 @@ def numel(sizes: Iterable[Size]) -> Size:
     return math.prod(size(n) for n in sizes)
 
 
-def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
-    """The reduction with its dimensions in the order of memory; and the length of its last one, if
-    that is a short run of memory between those of other outputs (as a group's channels are in a
-    channels-last image), else 1."""
-    body, data = trace(buffer), buffer.data
+def along_memory(data: Reduction, body: LoopBody) -> tuple[Reduction, int]:
+    """(the reduction with its reduced dimensions in the order of memory, run).
+
+    run: the length of the last of them, if it is a short piece of memory between those of other
+    outputs (as a group's channels are in a channels-last image), else 1."""
     order = [body.r.index(r) for r in stride_order(body, "r")]
 
     def element(index: Index, rindex: Index) -> Value:
@@ -451,7 +452,7 @@ class SumOfExp(Accumulator):
 
     @property
     def group(self) -> int:
-        return 1 if self.writer.plan.columns else NEIGHBOURS
+        return 1 if self.writer.plan.strided else NEIGHBOURS
 
     def update(self) -> list[Line]:
         name, shape = self.name, f"[XBLOCK, RBLOCK // {self.group}, {self.group}]"
