@@ -13,7 +13,7 @@ import test_cpp
 import test_foreach
 import torch
 import torch.nn.functional as F
-from backend_helpers import reduce, run, softmax
+from backend_helpers import make_graph, reduce, run, softmax
 from test_cpp import fixed_seed  # noqa: F401
 
 import minidynamo
@@ -128,18 +128,9 @@ def test_how_often_memory_is_read(name):
 PRODUCTS = {  # function, inputs: each is one kernel
     "bias and gelu": (lambda a, b, c: F.gelu(a @ b + c), (R(70, 50), R(50, 90), R(90))),
     "a full addend": (lambda a, b, c: F.silu(a @ b) * c, (R(70, 50), R(50, 90), R(70, 1))),
-    "transposed weight": (
-        lambda a, b, c: F.relu(F.linear(a, b, c)),
-        (R(133, 64), R(257, 64), R(257)),
-    ),
-    "stored in another order": (
-        lambda a, b: (a @ b).reshape(4, 8, 6, 15).transpose(1, 2) + 1,
-        (R(32, 50), R(50, 90)),
-    ),
-    "parts of matrices": (
-        lambda a, b: F.relu(a[:, 3:20] @ b[5:22].t()[:17]),
-        (R(33, 64), R(60, 21)),
-    ),
+    "transposed weight": (lambda a, b, c: F.relu(F.linear(a, b, c)), (R(99, 64), R(70, 64), R(70))),
+    "another order": (lambda a, b: (a @ b).view(4, 8, 90).mT + 1, (R(32, 50), R(50, 90))),
+    "parts of matrices": (lambda a, b: F.relu(a[:, 3:20] @ b[:, 5:22].t()), (R(33, 64), R(17, 60))),
     "one element": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 1))),
     "one row": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 7))),
 }
@@ -167,6 +158,20 @@ def traced(function, count):
     return torch.fx.symbolic_trace(
         eval(f"lambda {names}: (function({names}),)", {"function": function})
     )
+
+
+def test_what_follows_a_product_may_need_what_writes_over_an_operand():
+    def function(x, w):
+        y = x @ w
+        x.copy_(x.sin().exp().sin().exp().sin().exp())
+        return y + x[:, :1] + x[:, 1:2] + x[:, 2:3]
+
+    x, w = R(64, 64), R(64, 32)
+    mine, want = x.clone(), function(x, w)
+    with config.patch(matmul_templates="always"):
+        e = minidynamo.explain(function)(mine, w)
+    torch.testing.assert_close((e.result, mine), (want, x))
+    assert "writes over an operand" in str(e.main.compiled.fusions)
 
 
 @pytest.mark.parametrize("step, state", [(test_foreach.momentum, 3), (test_foreach.adam, 4)])
@@ -339,17 +344,13 @@ def test_a_masked_value_has_the_name_of_the_node_that_masks():
 
 def test_indices_are_wide_where_they_must_be():
     """Also along the reduction: 4096*r0 does not fit into 32 bits."""
-    from backend_helpers import make_graph
-
     from miniinductor.codegen.triton.kernel_writer import TritonKernelWriter
     from miniinductor.records import CompileRecord
     from miniinductor.schedule.scheduler import Scheduler
 
     for rows, wide in ((1 << 20, True), (1 << 10, False)):
-        graph = make_graph(
-            lambda x: [reduce(x, "argmax", [0], dtype=torch.int64)],
-            torch.empty(rows, 4096, device="meta"),
-        )
+        x = torch.empty(rows, 4096, device="meta")
+        graph = make_graph(lambda x: [reduce(x, "argmax", [0], dtype=torch.int64)], x)
         [group] = Scheduler(graph, CompileRecord()).live_nodes()
         buffers = {**graph.inputs, **graph.buffers}
         kernel = TritonKernelWriter(group, buffers, set(group.names), {}, {}).write()
