@@ -53,6 +53,11 @@ class KernelPlan:
     is_pointwise: bool  # no loop is one over a reduction's elements
 
     @functools.cached_property
+    def makers(self) -> dict[str, Node]:
+        """Name of a buffer -> the node that makes it."""
+        return {node.name: node for node in self.nodes}
+
+    @functools.cached_property
     def is_inner(self) -> dict[str, bool]:
         """Does the node run in an inner loop, or once per outer iteration?"""
         return {name: bool(body.inner) for name, body in self.bodies.items()}
@@ -61,13 +66,12 @@ class KernelPlan:
     def stage(self) -> dict[str, int]:
         """The stage of each node: the latest one of the nodes that it reads.  A node of an inner
         loop goes one stage further if it reads a reduction, or what is computed after the loop."""
-        makers = {n.name: n for n in self.nodes}
         stages: dict[str, int] = {}
         for node in self.nodes:
             inner = self.is_inner[node.name]
             stage = 0 if inner else -1
             for access in node.body.reads():
-                producer = makers.get(access.name)
+                producer = self.makers.get(access.name)
                 if producer is None or producer is node:
                     continue
                 is_element = self.is_inner[producer.name] and not producer.is_reduction
@@ -98,12 +102,8 @@ class KernelPlan:
         one in four computes.)"""
         return max(1, sum(len(body.instructions) for body in self.bodies.values()) // 4)
 
-    @property
-    def last_stage(self) -> int:
-        return max(self.stage.values())
-
     def stages(self) -> range:
-        return range(-1, self.last_stage + 1)
+        return range(-1, 1 + max(self.stage.values()))
 
     def nodes_of(self, stage: int, inner: bool) -> list[Node]:
         """What runs in the inner loop of a stage, or right after it, once per outer iteration."""

@@ -94,15 +94,14 @@ class Scope:
         return f"{prefix}{number}"
 
     def lookup(self, expression: object) -> str | None:
-        scope: Scope | None = self
-        while scope is not None:
-            if expression in scope.known:
-                name = scope.known[expression]
-                if playing.value not in self.makers.setdefault(name, []):
-                    self.makers[name].append(playing.value)
-                return name
-            scope = scope.parent
-        return None
+        """The name of its value, if it is computed already, now also for what is being played."""
+        if expression not in self.known:
+            return self.parent.lookup(expression) if self.parent else None
+        name = self.known[expression]
+        makers = self.makers.setdefault(name, [])
+        if playing.value not in makers:
+            makers.append(playing.value)
+        return name
 
 
 @dataclass
@@ -207,9 +206,6 @@ def about_lines(nodes: Sequence[Node], order: Order) -> list[str]:
 
 
 # --- the kernels of a schedule -------------------------------------------------------------------
-Place: TypeAlias = tuple[str, torch.device]  # a language and a device
-
-
 @dataclass
 class KernelStep:
     """A call of a kernel of ours."""
@@ -275,7 +271,7 @@ def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileReco
     """The steps of a call with their kernels built, all those of a place at once, and named.  Equal
     kernels are one function."""
     ours = [step for step in steps if isinstance(step, KernelStep)]
-    places: dict[Place, list[KernelStep]] = {}
+    places: dict[tuple[str, torch.device], list[KernelStep]] = {}
     for step in ours:
         places.setdefault((step.language, step.device), []).append(step)
     names: dict[Callable, str] = {}

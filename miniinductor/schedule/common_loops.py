@@ -21,7 +21,7 @@ import sympy
 
 from .. import config
 from ..devices import recomputes
-from ..ir.dependencies import loop_variables, stride_of
+from ..ir.dependencies import Access, loop_variables, stride_of
 from ..sizes.symbols import Size, expand, hint, quotient, same
 from .nodes import Group, Node, Pair, Refused
 
@@ -73,8 +73,8 @@ def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
         for a in pointwise.reads
         if a.name in shared and a.index.free_symbols.issuperset(loops)
     ]
-    turns = not all(writes_as_it_reads(pointwise, index) for index in reads)
-    if turns and not recomputes(reduction.device):
+    is_gpu = recomputes(reduction.device)
+    if not is_gpu and not all(writes_as_it_reads(pointwise, index) for index in reads):
         raise Refused("it turns what it reads in memory: apart, it is copied tile by tile")
     full = common_loops(reduction.full, pointwise.outer)
     if full is None:
@@ -122,14 +122,11 @@ def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
     is_gpu = recomputes(reduction.device)
     if not config.loop_reordering or not is_cached(reduction, is_gpu):
         raise Refused("")
-    for access in reduction.reads:
-        for other in pointwise.reads:
-            order = access.name == other.name and loop_order(
-                access.index, reduction, other.index, pointwise
-            )
-            if order and order != sorted(order):
-                if not is_gpu or writes_as_it_reads(pointwise, other.index):
-                    return on_inner_loops(reduction, in_order(pointwise, order))
+    for access, other in itertools.product(reduction.reads, pointwise.reads):
+        order = loop_order(access, reduction, other, pointwise)
+        if order and order != sorted(order):
+            if not is_gpu or writes_as_it_reads(pointwise, other.index):
+                return on_inner_loops(reduction, in_order(pointwise, order))
     raise Refused("")
 
 
@@ -159,16 +156,18 @@ def writes_as_it_reads(group: Group, index: sympy.Expr) -> bool:
 
 
 def loop_order(
-    index: sympy.Expr, reduction: Group, other: sympy.Expr, pointwise: Group
+    access: Access, reduction: Group, other: Access, pointwise: Group
 ) -> list[int] | None:
     """For each loop of `reduction` the number of the loop of `pointwise` that takes the same steps
-    through a buffer, which they read at `index` and at `other`; None where not all have one."""
+    through the buffer; None where not all have one, or the buffers differ."""
 
-    def steps(place: sympy.Expr, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
+    def steps(access: Access, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
         loops = [*loop_variables("x", len(group.outer)), *loop_variables("r", len(group.inner))]
-        return [(stride_of(place, v), n) for v, n in zip(loops, group.full)]
+        return [(stride_of(access.index, v), n) for v, n in zip(loops, group.full)]
 
-    mine, theirs = steps(index, reduction), steps(other, pointwise)
+    if access.name != other.name:
+        return None
+    mine, theirs = steps(access, reduction), steps(other, pointwise)
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]

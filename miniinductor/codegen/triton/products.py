@@ -99,11 +99,10 @@ def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNo
     What was decided stands in `record.fusions`."""
     nodes = list(schedule.nodes)
     for node in schedule.nodes:
-        if isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS:
-            alone = FusedProduct(node)
-            is_wanted = config.matmul_templates == "always" or has_unaligned_rows(alone.buffer)
-            if is_wanted and is_computable(alone.buffer, schedule.buffers):
-                nodes = with_follower(alone, nodes, schedule, record).within(nodes)
+        if isinstance(node, ExternNode) and isinstance(node.buffer, ExternKernel):
+            is_wanted = config.matmul_templates == "always" or has_unaligned_rows(node.buffer)
+            if is_wanted and is_computable(node.buffer, schedule.buffers):
+                nodes = with_follower(FusedProduct(node), nodes, schedule, record).within(nodes)
     return nodes
 
 
@@ -143,12 +142,14 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
 
 
 def is_computable(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> bool:
-    """Can the template compute this product?  (Library calls remain: scaled products, symbolic
-    sizes, and a CPU's products beside a GPU's.)"""
+    """Is it a product that the template can compute?  (Library calls remain: scaled products,
+    symbolic sizes, and a CPU's products beside a GPU's.)"""
+    if buffer.op not in PRODUCTS or buffer.kwargs:
+        return False
     *_, a, b = buffer.args
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
     numbers = [int_or_none(n) for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
-    is_known = not buffer.kwargs and None not in numbers and 0 not in (*a.size, *b.size)
+    is_known = None not in numbers and 0 not in (*a.size, *b.size)
     is_kind = len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
     return is_known and is_kind and recomputes(buffer.layout.device)
 

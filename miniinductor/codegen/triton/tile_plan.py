@@ -326,9 +326,10 @@ class TilePlan(KernelPlan):
     configs: list[Config]
     strided: bool = False  # as in block_configs
 
-    def __post_init__(self) -> None:
-        self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
-        self.makers = {node.name: node for node in self.nodes}
+    @functools.cached_property
+    def axis_of(self) -> dict[sympy.Symbol, str]:
+        """Loop variable -> the name of its axis."""
+        return {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
 
     def shape(self, axes: Axes | None = None) -> str:
         """The shape of a tile that varies along these axes (None: along all), as text."""
@@ -431,12 +432,16 @@ def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int |
 def outer_product_at(outer: Sequence[Size], indices: Collection[sympy.Expr]) -> int | None:
     """Number of loops that belong to y, if each read varies along these alone or along the others
     alone: then a tile of two axes reads few elements."""
+    if any(map(is_indirect, indices)):
+        return None
     x = loop_variables("x", len(outer))
     met = {frozenset(index.free_symbols.intersection(x)) for index in indices} - {frozenset()}
-    for cut in range(1, 1 if any(map(is_indirect, indices)) else len(x)):
+    for cut in range(1, len(x)):
         y, sides = set(x[:cut]), (outer[:cut], outer[cut:])
-        along = {loops <= y if loops <= y or loops.isdisjoint(y) else None for loops in met}
-        if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
+        along_y = [loops for loops in met if loops <= y]
+        others = [loops for loops in met if loops.isdisjoint(y)]
+        is_product = along_y and others and len(along_y) + len(others) == len(met)
+        if is_product and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
             return cut
     return None
 
