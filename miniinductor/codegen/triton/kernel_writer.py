@@ -125,20 +125,26 @@ class TritonKernelWriter(TritonExpressions):
 
     def launch(self) -> Launch:
         plan, memory, places = self.plan, self.memory, self.places()
-        pointers = {parameter: memory.dtype(name) for parameter, name in places}
         extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
-        return Launch(plan.sizes, plan.configs, pointers, self.asserts, extents)
+        numbers = map(sympy.sympify, [*plan.sizes.values(), *extents])
+        symbols = sorted(self.symbols.union(*[n.free_symbols for n in numbers]), key=str)
+        return Launch(
+            sizes=plan.sizes,
+            configs=plan.configs,
+            pointers={parameter: memory.dtype(name) for parameter, name in places},
+            asserts=self.asserts,
+            extents=extents,
+            symbols=symbols,
+            hints=[hint(symbol, 1) for symbol in symbols],
+        )
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
         launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
-        numbers = map(sympy.sympify, [*launch.sizes.values(), *launch.extents])
-        symbols = sorted(self.symbols.union(*[n.free_symbols for n in numbers]), key=str)
-        launch.symbols = tuple(symbol.name for symbol in symbols)
-        launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
+        symbols = launch.symbols
         blocks = [block for block, _ in launch.configs[0].blocks]
         constants = [f"{block}: tl.constexpr" for block in blocks]
-        parameters = ", ".join([*launch.pointers, *launch.symbols, *constants])
+        parameters = ", ".join([*launch.pointers, *map(str, symbols), *constants])
         names = [node.buffer.name for node in nodes]
         listing = Listing.of(
             [

@@ -205,13 +205,13 @@ class Launch:
     pointers: dict[str, torch.dtype]  # the parameters before sizes and blocks, in order
     asserts: bool  # the kernel checks indices
     extents: list[Size]  # elements behind each pointer
-    symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
-    hints: tuple[int, ...] = ()  # what they are in this run
+    symbols: Sequence[sympy.Symbol] = ()  # sizes that are arguments, after the pointers
+    hints: Sequence[int] = ()  # what the symbols are in this run
 
     @functools.cached_property
     def at(self) -> Callable[..., tuple[dict[str, int], list[int]]]:
         """A function of the symbols' values that gives sizes and extents as numbers."""
-        return fill((self.sizes, self.extents), self.symbols)
+        return fill((self.sizes, self.extents), list(map(str, self.symbols)))
 
     def programs(self, config: Config, values: Sequence[int] = ()) -> int:
         """How many programs are launched; values: the numbers of the symbols."""
