@@ -310,6 +310,19 @@ def test_what_is_written_in_place_is_stored_last():
     minidynamo.reset()
 
 
+def test_one_kernel_writes_rows_of_two_caches_in_place():
+    def function(keys, values, at, new):
+        keys.index_copy_(1, at, new)
+        values.index_copy_(1, at, new * 2)
+        return new.sin()
+
+    keys, values, at, new = R(2, 64, 8), R(2, 64, 8), torch.arange(5, 8), R(2, 3, 8)
+    mine = keys.clone(), values.clone()
+    e = minidynamo.explain(function)(*mine, at, new)
+    torch.testing.assert_close((e.result, *mine), (function(keys, values, at, new), keys, values))
+    assert len(e.main.compiled.kernels) == 1
+
+
 def test_every_line_names_its_fx_node():
     with torch.no_grad():
         compiled = miniinductor.compile_fx(

@@ -28,7 +28,7 @@ write into an input (their result is copied), and scatters on a CPU; joining dif
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -54,7 +54,8 @@ def overwritten_inputs(
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
         node: Any = maker.get(view.name)
-        copy = copy_below(node, target, maker)
+        made: Any = getattr(schedule.buffers[view.name], "data", None)
+        copy = copy_below(node, maker.get(getattr(made, "target", "")), target)
         readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
         why = reason_to_copy(schedule, node, target, view, copy)
         if not why and view.name in returned:
@@ -68,23 +69,23 @@ def overwritten_inputs(
             schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
             if copy:
                 nodes.remove(copy)
-                node.nodes[0].buffer.data.target = target
-                nodes[nodes.index(node)] = Group(node.nodes, node.outer, node.inner)
+                made.target = target
+                changed = Group(node.nodes, node.outer, node.inner)
+                nodes[nodes.index(node)] = changed
+                maker.update(dict.fromkeys(changed.names, changed))
     return result
 
 
-def copy_below(node: Any, target: str, maker: Mapping[str, Any]) -> Any:
-    """The kernel that only copies the input `target`, for the scatter `node` alone; or None.
+def copy_below(node: Any, base: Any, target: str) -> Any:
+    """`base`, which makes the buffer that a scatter in `node` writes to, if all it does is to copy
+    the input `target`; else None.
 
     (Not in C++: a scatter there has written some elements before it raises an IndexError.)"""
-    for base in getattr(node, "targets", ()):
-        copy = maker[base]
-        if copy.names == [base] and target not in node.read_names and not runs_once(copy.device):
-            is_copy = len(copy.nodes[0].body.instructions) == 2
-            element = copy.writes[base].index
-            if is_copy and [(a.name, a.index) for a in copy.reads] == [(target, element)]:
-                return copy
-    return None
+    if base is None or target in node.read_names or runs_once(base.device):
+        return None
+    is_one = len(base.nodes) == 1 and len(base.nodes[0].body.instructions) == 2
+    copied = [(target, write.index) for write in base.writes.values()]
+    return base if is_one and [(a.name, a.index) for a in base.reads] == copied else None
 
 
 def returned_twice(graph: Graph) -> set[str]:
@@ -124,7 +125,8 @@ def runs_once(device: torch.device) -> bool:
 def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     """May `new`, which the group makes, lie where `old` lies, as far as the group itself goes?
 
-    reads_first: the kernel writes `new` after all bodies of the iteration have read `old`."""
+    reads_first: the kernel reads the element of `old` before it writes that of `new`, so that other
+    bodies of the loop may use what was read, too."""
     if group.has_scan or group.targets:
         return False
     element = group.writes[new].index
