@@ -213,7 +213,6 @@ class KernelStep:
     group: Any  # a Group, or a node of another kind (codegen/triton/products.py)
     kernel: Kernel  # what its writer made of it
     language: str
-    device: torch.device
     moved: int  # how many bytes it reads and writes
     name: str = ""  # in the wrapper, once it is built
     function: Callable | None = None  # it is built then, too
@@ -263,7 +262,7 @@ def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> K
     writer = language.writers()[type(group)]
     kernel = writer(group, buffers, keep, order, schedule.overwritten).write()
     moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
-    return KernelStep(group, kernel, language.name, device, moved)
+    return KernelStep(group, kernel, language.name, moved)
 
 
 # --- building -------------------------------------------------------------------------------------
@@ -273,7 +272,7 @@ def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileReco
     ours = [step for step in steps if isinstance(step, KernelStep)]
     places: dict[tuple[str, torch.device], list[KernelStep]] = {}
     for step in ours:
-        places.setdefault((step.language, step.device), []).append(step)
+        places.setdefault((step.language, step.group.device), []).append(step)
     names: dict[Callable, str] = {}
     for (language, device), members in places.items():
         build = LANGUAGES[language].build

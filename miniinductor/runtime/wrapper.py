@@ -174,7 +174,7 @@ class WrapperWriter:
             self.allocate(name)
         given = step.kernel.arguments
         names = [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in given]
-        names += ["stream"] * (step.device.type == "cuda")
+        names += ["stream"] * (step.group.device.type == "cuda")
         self.lines.append(f"{step.name}({', '.join(names)})")
 
     def allocate(self, name: str) -> None:

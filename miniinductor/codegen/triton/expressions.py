@@ -1,7 +1,7 @@
 """Tile ops in, Triton expressions out: types, constants, and one rule per op or family of ops.
 
-In:   `Tile`s (a name in the generated code, its dtype, the axes it varies along).  Out: `Tile`s;
-      what has to be computed is named through `self.make`.
+In:   `Tile`s (a name in the generated code, its dtype, the axes along which it varies).  Out:
+      `Tile`s; `self.make` names each computed value and writes its line.
 
     >>> x = Tile("tmp0", torch.float32, frozenset("x"))
     >>> writer.add(x, Tile("1.5", torch.float32, is_literal=True))        # tmp1 = tmp0 + 1.5
@@ -121,7 +121,7 @@ class TritonExpressions(OpsHandler):
         return self.solid(result) if dtype is torch.float64 else result
 
     def spread(self, value: Tile) -> str:
-        """The value as a tile along all axes."""
+        """The value as a tile along all axes, as text."""
         if value.axes == self.plan.all_axes(True):
             return str(value)
         return f"tl.broadcast_to({value}, {self.plan.shape()})"
@@ -200,7 +200,7 @@ class TritonExpressions(OpsHandler):
 
     # -- control -----------------------------------------------------------------------------------
     def alike(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
-        """At most one of two operands is a bare literal."""
+        """Two operands of which at most one is a bare literal: one of them has a dtype."""
         return (self.solid(a) if b.is_literal else a), b
 
     def where(self, condition: Tile, a: Tile, b: Tile) -> Tile:
@@ -238,10 +238,11 @@ class TritonExpressions(OpsHandler):
         return self.make(template, x.dtype, x)
 
     def signbit(self, x: Tile) -> Tile:
+        x = self.solid(x)
         if not x.dtype.is_floating_point:
-            return self.make("{} < 0", torch.bool, self.solid(x))
+            return self.make("{} < 0", torch.bool, x)
         bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
-        return self.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, self.solid(x))
+        return self.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, x)
 
     def reciprocal(self, x: Tile) -> Tile:
         return self.truediv(self.constant(1.0, x.dtype), self.solid(x))
@@ -288,7 +289,7 @@ class TritonExpressions(OpsHandler):
 
 
 def extremum(op: str, dtype: torch.dtype) -> str:
-    """NaN wins."""
+    """The template of "maximum" or "minimum"; NaN wins."""
     if dtype is torch.bool:
         return "{} | {}" if op == "maximum" else "{} & {}"
     if dtype.is_floating_point:
@@ -297,7 +298,7 @@ def extremum(op: str, dtype: torch.dtype) -> str:
 
 
 def as_narrow(text: str, dtype: torch.dtype) -> str:
-    """What Triton reduces or scans of integers of 8 or 16 bits has 32, and so have maxima in some
-    versions."""
+    """An expression converted back to integers of 8 or 16 bits: Triton's reductions and scans of
+    them have 32 bits, and so have maxima in some versions."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
     return f"{text}.to({triton_type(dtype)})" if narrow else text
