@@ -100,21 +100,10 @@ def split(
     data, run = along_memory(data, body)
     body = body.simplify_loops()
     columns = run > 1 or reads_along_outputs([body], body.x, body.r)
-    if columns:
-        outputs, elements = outputs * run, elements // run
-        wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
-        enough = ENOUGH_COLUMNS
-    else:
-        wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
-        enough = PROCESSORS if elements > PERSISTENT else ENOUGH_ROWS
-    if run == 1 and (wanted < 2 or outputs >= enough):
+    chunks = chunks_of(outputs, elements, run, columns)
+    if not chunks:
         return [buffer]
-    wanted = max(wanted, 1)
-    # whole chunks, and of whole tiles, need no masks
-    chunks = rows_before(body, graph) or max(
-        range((wanted + 1) // 2, wanted + 1),
-        key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
-    )
+    chunks = rows_before(body, graph) or chunks
     record.notes.append(
         f"{buffer.name}: {numel(data.ranges)} outputs of {numel(data.reduction_ranges)} elements "
         f"each are too few, or lie apart: reduced in {chunks * run} parts"
@@ -134,6 +123,26 @@ def split(
         parts = known[key, data.kind] = in_two_steps(buffer, *how)
     graph.buffers.update({part.name: part for part in parts})
     return parts
+
+
+def chunks_of(outputs: int, elements: int, run: int, columns: bool) -> int:
+    """Into how many chunks the elements of each output are cut; 0 where one kernel has enough
+    programs for all, and no short runs to read."""
+    if columns:
+        outputs, elements = outputs * run, elements // run
+        wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
+        enough = ENOUGH_COLUMNS
+    else:
+        wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
+        enough = PROCESSORS if elements > PERSISTENT else ENOUGH_ROWS
+    if run == 1 and (wanted < 2 or outputs >= enough):
+        return 0
+    wanted = max(wanted, 1)
+    # whole chunks, and of whole tiles, need no masks
+    return max(
+        range((wanted + 1) // 2, wanted + 1),
+        key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
+    )
 
 
 def rows_before(body: LoopBody, graph: Graph) -> int:

@@ -367,7 +367,7 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
 def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
     """Is a row one tile, or looped over?  columns: memory runs along x rather than along r."""
     rows, row = (axis.numel for axis in axes)
-    again = any(loops.is_inner[name] and stage > 0 for name, stage in loops.stage.items())
+    again = any(loops.nodes_of(stage, inner=True) for stage in loops.stages()[2:])  # 1, 2, ...
     bodies = loops.bodies.values()
     ops = {i.args[2] if i.op == "reduction" else i.op for body in bodies for i in body.walk()}
     longest = PERSISTENT_COLUMNS if columns else PERSISTENT
