@@ -42,7 +42,7 @@ INFIX = INFIX_OF_ALL | {
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
 # The others are CUDA's libdevice's: exp, too, since tl.exp is 15 ulp off at 88; libdevice's costs
-# two more FMAs.  A kernel whose results all have 16 bits takes the short forms below: 15 ulp of
+# two more FMAs.  A kernel whose results all have 16 bits takes these short forms instead: 15 ulp of
 # float32 are 0.0002 of bfloat16's ulp, 0.002 of float16's.
 COARSE = {"exp": "tl.exp({})", "sqrt": "tl.sqrt({})"}
 # eager's CUDA kernels multiply by the reciprocal of a number that is known beforehand, too
@@ -51,9 +51,9 @@ RECIPROCALS = (1e-30, 1e30)
 
 @functools.cache
 def templates(dtype: torch.dtype) -> dict[str, str]:
-    """The ops of one operand that are more than a call by their own name."""
+    """The ops of one operand that are no call of libdevice."""
     kind = triton_type(compute_dtype(dtype))
-    return {
+    return {op: f"tl.{op}({{}})" for op in IN_TRITON} | {
         # Triton's unary minus is 0 - x, which loses the sign of zero
         "neg": "{} * -1.0" if dtype.is_floating_point else "-{}",
         "bitwise_not": "~{}",
@@ -231,8 +231,6 @@ class TritonExpressions(OpsHandler):
         template = templates(x.dtype).get(op)
         if self.is_coarse and x.dtype is not torch.float64:
             template = COARSE.get(op, template)
-        if template is None and op in IN_TRITON:
-            template = f"tl.{op}({{}})"
         if template is None:
             return self.called(f"libdevice.{'rint' if op == 'round' else op}", x)
         return self.make(template, x.dtype, x)
