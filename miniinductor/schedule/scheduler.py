@@ -30,7 +30,6 @@ from ..ir.loops import ExternKernel, Graph
 from ..ir.handlers import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
 from .after_fusion import runs_once
-from .common_loops import ways
 from .nodes import (
     Group,
     Makers,
@@ -196,6 +195,8 @@ class Scheduler:
 
     def combine(self, first: Group, second: Group) -> Group:
         """The fused group, or Refused."""
+        from .common_loops import ways  # (a graph of one kernel does without)
+
         self.check_kernel(first, second)
         reasons = []
         for way in ways(first, second):
