@@ -420,8 +420,10 @@ class CppKernelWriter(CppExpressions):
         start, added = {
             "sum": ("0", f"{total} + {value}"),
             "prod": ("1", f"{total} * {value}"),
-            "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
+            "logaddexp": ("-mini::inf", f"{total}_of.with({value})"),
         }[kind]
+        if kind == "logaddexp":
+            self.outside.add(f"mini::LogSumExp {total}_of;")
         self.outside.add(f"{compute_type(dtype)} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)

@@ -70,7 +70,7 @@ from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
-from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
+from .statements import BeforeLanes, Block, Bound, Line, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
@@ -398,6 +398,44 @@ def place(loop: sympy.Symbol, counter: str) -> Line:
     return Line(text, origin="which element of a tile comes next")
 
 
+# --- scatters -------------------------------------------------------------------------------------
+LINE = 16  # elements of a cache line, into which one thread alone writes
+
+
+class Columns(Plain):
+    """Threads share the columns of a scatter of rows: each goes through all rows, in order."""
+
+    def applies(self) -> bool:
+        """Does each lane write columns of its own, whatever the row?"""
+        plan, lane, size = self.plan, self.plan.r, self.plan.inner
+        work = plan.outer_count * plan.inner_count * plan.work_per_element
+        is_work = self.writer.has_scatter and config.openmp and work >= PARALLEL_WORK
+        if not is_work or len(size) != 1 or not isinstance(size[0], int) or size[0] <= LINE:
+            return False
+        writes = [access.index for body in plan.bodies.values() for access in body.writes()]
+        return all(is_apart(index, *lane, *size) for index in writes)
+
+    def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
+        lane = self.plan.r[0]
+        first, width = f"{lane}_block", -(-end // torch.get_num_threads() // LINE) * LINE
+        stop = f"{first} + {width}"
+        if end % width:
+            stop = f"mini::minimum<int64_t>({stop}, {end})"
+        self.blocks = [(first, start, end, width)]
+        return [(lane, first, stop)]
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        threads = Pragma("parallel for", condition=self.writer.threads_if)
+        return nest(body, self.blocks + self.outer_loops(), threads)
+
+
+def is_apart(index: sympy.Expr, lane: sympy.Symbol, size: int) -> bool:
+    """Is the index another one in each lane, even if all else changes?  It is if all other terms
+    are multiples of `size`."""
+    others = sympy.Add.make_args(sympy.expand(index - lane))
+    return all(term.is_number or term.as_coeff_Mul()[0] % size == 0 for term in others)
+
+
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
 def converted_together(
     writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
@@ -420,4 +458,4 @@ def converted_together(
     return f"{array}.lanes[k]"
 
 
-LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
+LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Columns, Plain]  # as they are asked

@@ -1,7 +1,7 @@
 // Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.
 // Overloads of what the prelude takes from libm.
 //
-// exp and tanh, in float also log (Cephes) and erf (Eigen/XLA rationals, as published): a few ulp,
+// exp and tanh, in float also log, log1p and erf (Eigen/XLA rationals, as published): a few ulp,
 // right on NaN, inf, -0.0 and subnormals, and faster than SLEEF's, as they stand in the loop
 // itself.
 namespace mini {
@@ -64,21 +64,32 @@ OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), withou
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
 // --- log -----------------------------------------------------------------------------------------
-// Cephes logf: x = 2^e * (1 + m); log(1 + m) = m + y.  Large parts are added last
+// x = 2^e * (1 + m), m from -1/4 to 1/2; log(1 + m) = m + y, of which our own minimax fit (1e-9)
+// makes y.  Large parts are added last
+OP int32_t exponent(float x) { return (bits<int32_t>(x) - 0x3f400000) >> 23; }
+OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
+OP float log_of(float e, float m) {
+    float z = m * m;
+    float p = horner(m, 3.7672933e-2f, -9.1161914e-2f, 1.1700661e-1f, -1.2727778e-1f, 1.427624e-1f,
+                     -1.6655296e-1f, 1.9999605e-1f, -2.5000164e-1f, 3.333334e-1f);
+    float y = fma(e, -2.12194440e-4f, fma(p * m, z, -0.5f * z));
+    return fma(e, 0.693359375f, m + y);
+}
 OP float log(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
-    int32_t b = bits<int32_t>(x), power = (b - 0x3f3504f3) >> 23;
-    float m = bits<float>((uint32_t)b - ((uint32_t)power << 23)) - 1.f, z = m * m;
-    float e = (float)power - (tiny ? 23.f : 0.f);
-    float p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
-                     1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
-                     3.3333331174e-1f);
-    float y = fma(p * m, z, -0.5f * z);
-    y = fma(e, 0.693359375f, m + fma(e, -2.12194440e-4f, y));
+    int32_t e = exponent(x);
+    float y = log_of((float)e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
     y = x0 == 0.f ? -inf : y;
     y = x0 < 0.f ? nan : y;
     return x0 < inf ? y : x0;
+}
+OP float log1p(float x) {                       // m = x / 2^e + (1 / 2^e - 1): no digit of x is lost
+    int32_t e = exponent(1.f + x);
+    float y = log_of((float)e, scaled(x, -e) + fma(.25f, scaled(4.f, -e), -1.f));
+    y = x == -1.f ? -inf : __builtin_copysignf(y, x);
+    y = x < -1.f ? nan : y;
+    return x < inf ? y : x;
 }
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
@@ -107,9 +118,15 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
 }
 
 // --- scans ---------------------------------------------------------------------------------------
-OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
-    double low = minimum(a, b), high = maximum(a, b);
-    if (low == high && !__builtin_isfinite(low)) return a;
-    return __builtin_log1p(__builtin_exp(low - high)) + high;
-}
+// log(exp(x0) + exp(x1) + ...), one more each time: log(exp(most) * (1 + rest)) of the largest x.
+// (One exp and one log1p, of which neither waits for that of the element before.)
+struct LogSumExp {
+    double most = -inf, rest = 0.;
+    INLINE double with(double x) {
+        double far = x == most ? 0. : x - most, next = exp(-abs(far));
+        rest = (far > 0. ? rest * next : rest) + next;
+        most = maximum(most, x);
+        return most + log1p(rest);
+    }
+};
 }  // namespace mini
