@@ -171,7 +171,7 @@ class CppKernelWriter(CppExpressions):
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
         enough = -(-PARALLEL_WORK // plan.work_per_element)
-        self.parallel = config.openmp and not self.has_scatter
+        self.parallel = config.openmp
         count = math.prod((*plan.outer, *plan.inner))
         if isinstance(count, int):
             self.parallel &= count >= enough
@@ -420,10 +420,11 @@ class CppKernelWriter(CppExpressions):
         start, added = {
             "sum": ("0", f"{total} + {value}"),
             "prod": ("1", f"{total} * {value}"),
-            "logaddexp": ("-mini::inf", f"{total}_of.with({value})"),
+            "logaddexp": (
+                f"-mini::inf, {total}_most = -mini::inf, {total}_rest = 0",
+                f"mini::logaddexp({total}_most, {total}_rest, {value})",
+            ),
         }[kind]
-        if kind == "logaddexp":
-            self.outside.add(f"mini::LogSumExp {total}_of;")
         self.outside.add(f"{compute_type(dtype)} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)

@@ -128,7 +128,8 @@ class Plain:
 
     def threads(self, count: int) -> Pragma:
         """What makes threads share so many loops."""
-        if not count or not self.writer.parallel:
+        is_serial = self.writer.has_scatter and type(self) is Plain  # rows may be the same one
+        if not count or not self.writer.parallel or is_serial:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 

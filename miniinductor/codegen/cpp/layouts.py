@@ -1,4 +1,4 @@
-"""How a C++ kernel's loops lie around what it computes: four layouts, of which each kernel has one.
+"""How a C++ kernel's loops lie around what it computes: five layouts, of which each kernel has one.
 
 In:   a writer that has its plan.  Out: what the outer loops run, the loops over r0, r1, ... of each
       stage, the outer loops, and the text of an element that is read.
@@ -46,6 +46,13 @@ thing each:
     Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
     elements are read and written one by one.
 
+  * `Columns`: threads share the columns of a scatter of rows.
+
+        for (int64_t r0_block = 0; r0_block < 128; r0_block += 32)
+            for (int64_t x0 = 0; x0 < 30000; x0++)
+                for (int64_t r0 = r0_block; r0 < r0_block + 32; r0++)
+                    out0[r0 + 128*tmp3] = out0[r0 + 128*tmp3] + tmp0;
+
 `converted_together` says which float16 elements the lanes of a loop convert at once.
 
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
@@ -70,7 +77,7 @@ from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
-from .statements import BeforeLanes, Block, Bound, Line, Pragma, Statement, Statements, nest
+from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
@@ -406,34 +413,27 @@ class Columns(Plain):
     """Threads share the columns of a scatter of rows: each goes through all rows, in order."""
 
     def applies(self) -> bool:
-        """Does each lane write columns of its own, whatever the row?"""
-        plan, lane, size = self.plan, self.plan.r, self.plan.inner
-        work = plan.outer_count * plan.inner_count * plan.work_per_element
-        is_work = self.writer.has_scatter and config.openmp and work >= PARALLEL_WORK
-        if not is_work or len(size) != 1 or not isinstance(size[0], int) or size[0] <= LINE:
+        """Does each lane write elements of its own, whatever the row?  It does if all other terms
+        of an index are multiples of the number of lanes."""
+        writer, size = self.writer, self.plan.inner_count
+        is_rows = writer.has_scatter and self.plan.inner == (size,) and size > LINE
+        if not is_rows or not writer.parallel:
             return False
-        writes = [access.index for body in plan.bodies.values() for access in body.writes()]
-        return all(is_apart(index, *lane, *size) for index in writes)
+        writes = [access.index for body in self.plan.bodies.values() for access in body.writes()]
+        others = [sympy.expand(i - self.plan.r[0]).as_coefficients_dict() for i in writes]
+        self.width = -(-size // torch.get_num_threads() // LINE) * LINE
+        return all(term == 1 or n % size == 0 for index in others for term, n in index.items())
 
     def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
-        lane = self.plan.r[0]
-        first, width = f"{lane}_block", -(-end // torch.get_num_threads() // LINE) * LINE
-        stop = f"{first} + {width}"
-        if end % width:
-            stop = f"mini::minimum<int64_t>({stop}, {end})"
-        self.blocks = [(first, start, end, width)]
-        return [(lane, first, stop)]
+        lane, size = self.plan.r[0], self.plan.inner_count
+        last = f"{lane}_block + {self.width}"
+        if size % self.width:
+            last = f"mini::minimum<int64_t>({last}, {size})"
+        return [(lane, f"{lane}_block", last)]
 
     def loop_nest(self, body: Statements) -> list[Statement]:
-        threads = Pragma("parallel for", condition=self.writer.threads_if)
-        return nest(body, self.blocks + self.outer_loops(), threads)
-
-
-def is_apart(index: sympy.Expr, lane: sympy.Symbol, size: int) -> bool:
-    """Is the index another one in each lane, even if all else changes?  It is if all other terms
-    are multiples of `size`."""
-    others = sympy.Add.make_args(sympy.expand(index - lane))
-    return all(term.is_number or term.as_coeff_Mul()[0] % size == 0 for term in others)
+        blocks = (f"{self.plan.r[0]}_block", 0, self.plan.inner_count, self.width)
+        return nest(body, [blocks, *self.outer_loops()], self.threads(1))
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------

@@ -68,28 +68,26 @@ template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 // makes y.  Large parts are added last
 OP int32_t exponent(float x) { return (bits<int32_t>(x) - 0x3f400000) >> 23; }
 OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
-OP float log_of(float e, float m) {
+OP float log_of(float x, float e, float m) {
     float z = m * m;
     float p = horner(m, 3.7672933e-2f, -9.1161914e-2f, 1.1700661e-1f, -1.2727778e-1f, 1.427624e-1f,
                      -1.6655296e-1f, 1.9999605e-1f, -2.5000164e-1f, 3.333334e-1f);
     float y = fma(e, -2.12194440e-4f, fma(p * m, z, -0.5f * z));
-    return fma(e, 0.693359375f, m + y);
+    y = fma(e, 0.693359375f, m + y);
+    y = x == 0.f ? -inf : y;
+    y = x < 0.f ? nan : y;
+    return x < inf ? y : x;
 }
 OP float log(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
     int32_t e = exponent(x);
-    float y = log_of((float)e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
-    y = x0 == 0.f ? -inf : y;
-    y = x0 < 0.f ? nan : y;
-    return x0 < inf ? y : x0;
+    return log_of(x0, (float)e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
 }
 OP float log1p(float x) {                       // m = x / 2^e + (1 / 2^e - 1): no digit of x is lost
     int32_t e = exponent(1.f + x);
-    float y = log_of((float)e, scaled(x, -e) + fma(.25f, scaled(4.f, -e), -1.f));
-    y = x == -1.f ? -inf : __builtin_copysignf(y, x);
-    y = x < -1.f ? nan : y;
-    return x < inf ? y : x;
+    float m = scaled(x, -e) + fma(.25f, scaled(4.f, -e), -1.f);
+    return __builtin_copysignf(log_of(1.f + x, e, m), x);
 }
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
@@ -118,15 +116,12 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
 }
 
 // --- scans ---------------------------------------------------------------------------------------
-// log(exp(x0) + exp(x1) + ...), one more each time: log(exp(most) * (1 + rest)) of the largest x.
+// log(exp(x0) + exp(x1) + ...), one x more each time: log(exp(most) * (1 + rest)) of the largest x.
 // (One exp and one log1p, of which neither waits for that of the element before.)
-struct LogSumExp {
-    double most = -inf, rest = 0.;
-    INLINE double with(double x) {
-        double far = x == most ? 0. : x - most, next = exp(-abs(far));
-        rest = (far > 0. ? rest * next : rest) + next;
-        most = maximum(most, x);
-        return most + log1p(rest);
-    }
-};
+OP double logaddexp(double& most, double& rest, double x) {
+    double far = x == most ? 0. : x - most, next = exp(-abs(far));
+    rest = (far > 0. ? rest * next : rest) + next;
+    most = maximum(most, x);
+    return most + log1p(rest);
+}
 }  // namespace mini
