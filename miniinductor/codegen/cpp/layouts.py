@@ -48,9 +48,10 @@ thing each:
 
   * `Columns`: threads share the columns of a scatter of rows.
 
-        for (int64_t r0_block = 0; r0_block < 128; r0_block += 32)
+        for (int64_t column = 0; column < 128; column += 32) {
+            const int64_t column_end = column + 32;
             for (int64_t x0 = 0; x0 < 30000; x0++)
-                for (int64_t r0 = r0_block; r0 < r0_block + 32; r0++)
+                for (int64_t r0 = column; r0 < column_end; r0++)
                     out0[r0 + 128*tmp3] = out0[r0 + 128*tmp3] + tmp0;
 
 `converted_together` says which float16 elements the lanes of a loop convert at once.
@@ -425,15 +426,15 @@ class Columns(Plain):
         return all(term == 1 or n % size == 0 for index in others for term, n in index.items())
 
     def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
-        lane, size = self.plan.r[0], self.plan.inner_count
-        last = f"{lane}_block + {self.width}"
-        if size % self.width:
-            last = f"mini::minimum<int64_t>({last}, {size})"
-        return [(lane, f"{lane}_block", last)]
+        return [(self.plan.r[0], "column", "column_end")]
 
     def loop_nest(self, body: Statements) -> list[Statement]:
-        blocks = (f"{self.plan.r[0]}_block", 0, self.plan.inner_count, self.width)
-        return nest(body, [blocks, *self.outer_loops()], self.threads(1))
+        size, rows = self.plan.inner_count, nest(body, self.outer_loops())
+        last = f"column + {self.width}"
+        if size % self.width:  # (else the compiler knows how many iterations the lanes have)
+            last = f"mini::minimum<int64_t>({last}, {size})"
+        columns = [Line(f"const int64_t column_end = {last};"), *rows]
+        return nest(columns, [("column", 0, size, self.width)], self.threads(1))
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
