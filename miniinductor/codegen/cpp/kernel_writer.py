@@ -41,7 +41,6 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -130,7 +129,6 @@ class CppKernelWriter(CppExpressions):
         self.inner_variables = set()
         self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
-        self.scatter_is_row_wise = False  # does each lane write another element?
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -300,9 +298,7 @@ class CppKernelWriter(CppExpressions):
         return Pragma(simd=True)
 
     def lanes_are_free(self) -> bool:
-        """False where two lanes might write the same element, as in a scatter."""
-        is_free = not self.has_scatter or self.scatter_is_row_wise
-        return is_free and not self.group.has_scan
+        return not self.layout.is_serial and not self.group.has_scan
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> str:
@@ -362,7 +358,6 @@ class CppKernelWriter(CppExpressions):
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target, new = self.layout.element(name, index, True), value.text
         if mode:
-            self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
@@ -370,12 +365,6 @@ class CppKernelWriter(CppExpressions):
         if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
-
-    def note_scatter(self, index: sympy.Expr) -> None:
-        """Does a scatter write another element in each lane?"""
-        lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
-        is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
 
     # -- reductions
     def pending_names(self) -> set[str]:

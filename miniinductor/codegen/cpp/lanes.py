@@ -54,6 +54,11 @@ class Plain:
     def applies(self) -> bool:
         return True
 
+    @property
+    def is_serial(self) -> bool:
+        """May two iterations write the same element, as in a scatter?"""
+        return self.writer.has_scatter and type(self) is Plain
+
     def kernel_body(self) -> list[Statement]:
         """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
         writer, plan = self.writer, self.plan
@@ -128,8 +133,7 @@ class Plain:
 
     def threads(self, count: int) -> Pragma:
         """What makes threads share so many loops."""
-        is_serial = self.writer.has_scatter and type(self) is Plain  # rows may be the same one
-        if not count or not self.writer.parallel or is_serial:
+        if not count or not self.writer.parallel or self.is_serial:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 

@@ -73,7 +73,7 @@ from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
-from ...sizes.symbols import Size, estimate, hint
+from ...sizes.symbols import Size, estimate, hint, quotient
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
@@ -416,25 +416,23 @@ class Columns(Plain):
     def applies(self) -> bool:
         """Does each lane write elements of its own, whatever the row?  It does if all other terms
         of an index are multiples of the number of lanes."""
-        writer, size = self.writer, self.plan.inner_count
-        is_rows = writer.has_scatter and self.plan.inner == (size,) and size > LINE
-        if not is_rows or not writer.parallel:
+        plan = self.plan
+        if not self.writer.has_scatter or len(plan.r) != 1:
             return False
-        writes = [access.index for body in self.plan.bodies.values() for access in body.writes()]
-        others = [sympy.expand(i - self.plan.r[0]).as_coefficients_dict() for i in writes]
-        self.width = -(-size // torch.get_num_threads() // LINE) * LINE
-        return all(term == 1 or n % size == 0 for index in others for term, n in index.items())
+        others = [a.index - plan.r[0] for body in plan.bodies.values() for a in body.writes()]
+        return all(quotient(i.as_coeff_Add()[1], plan.inner[0]) is not None for i in others)
 
     def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
         return [(self.plan.r[0], "column", "column_end")]
 
     def loop_nest(self, body: Statements) -> list[Statement]:
-        size, rows = self.plan.inner_count, nest(body, self.outer_loops())
-        last = f"column + {self.width}"
-        if size % self.width:  # (else the compiler knows how many iterations the lanes have)
+        size, count = self.writer.size(self.plan.inner[0]), self.plan.inner_count
+        width = min(-(-count // torch.get_num_threads() // LINE) * LINE, count)
+        last = f"column + {width}"
+        if size != count or count % width:  # (else the compiler knows how many lanes there are)
             last = f"mini::minimum<int64_t>({last}, {size})"
-        columns = [Line(f"const int64_t column_end = {last};"), *rows]
-        return nest(columns, [("column", 0, size, self.width)], self.threads(1))
+        columns = [Line(f"const int64_t column_end = {last};"), *nest(body, self.outer_loops())]
+        return nest(columns, [("column", 0, size, width)], self.threads(width < count))
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
