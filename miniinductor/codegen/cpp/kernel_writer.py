@@ -117,7 +117,7 @@ class CppKernelWriter(CppExpressions):
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
-        self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
+        self.overwrites = not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
@@ -168,13 +168,12 @@ class CppKernelWriter(CppExpressions):
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
-        enough = -(-PARALLEL_WORK // plan.work_per_element)
+        work = math.prod((*plan.outer, *plan.inner, plan.work_per_element))
         self.parallel = config.openmp
-        count = math.prod((*plan.outer, *plan.inner))
-        if isinstance(count, int):
-            self.parallel &= count >= enough
+        if isinstance(work, int):
+            self.parallel &= work >= PARALLEL_WORK
         else:
-            self.threads_if = f"{self.size(count)} >= {enough}"
+            self.threads_if = f"{self.size(work)} >= {PARALLEL_WORK}"
 
     def plan_crossings(self) -> None:
         """Choose scratch buffers or memory for values that cross stages."""
@@ -289,16 +288,16 @@ class CppKernelWriter(CppExpressions):
 
     def simd(self) -> Pragma:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
-        if not config.vectorize or not self.lanes_are_free():
+        if not self.lanes_are_free():
             return Pragma()
         plan = self.plan
-        is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
+        is_long = plan.inner_count >= 1024 and plan.outer_count < 8
         if plan.is_pointwise and self.parallel and is_long and type(self.layout) is Plain:
             return Pragma("parallel for", True, condition=self.threads_if)
         return Pragma(simd=True)
 
     def lanes_are_free(self) -> bool:
-        return not self.layout.is_serial and not self.group.has_scan
+        return config.vectorize and not self.layout.is_serial and not self.group.has_scan
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> str:

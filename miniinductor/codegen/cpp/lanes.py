@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from ... import config
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
@@ -178,7 +177,7 @@ class Lanes:
         """How many lanes."""
         writer = self.writer
         most = estimate(writer.plan.inner[-1:]) if self.accumulators else WIDTHS[0]
-        if not config.vectorize or not writer.lanes_are_free() or most < 8:
+        if not writer.lanes_are_free() or most < 8:
             return 1
         wanted = WIDTHS[0] if len(self.body) <= 16 else WIDTHS[1]  # (the compiler's time counts)
         return next(n for n in WIDTHS if n <= min(most, wanted))

@@ -167,9 +167,9 @@ class Rows(Plain):
         """Does memory run along the last outer loop, rather than along the reduction's, in more
         reads than the other way round?"""
         writer, plan = self.writer, self.plan
-        if not config.row_reductions or plan.is_pointwise or not plan.outer:
+        if not config.row_reductions or plan.is_pointwise:
             return False
-        if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
+        if plan.outer_count < 2 or writer.group.has_scan:
             return False
         reads = [
             access
@@ -417,7 +417,7 @@ class Columns(Plain):
         """Does each lane write elements of its own, whatever the row?  It does if all other terms
         of an index are multiples of the number of lanes."""
         plan = self.plan
-        if not self.writer.has_scatter or len(plan.r) != 1:
+        if not self.writer.has_scatter or not plan.r:
             return False
         others = [a.index - plan.r[0] for body in plan.bodies.values() for a in body.writes()]
         return all(quotient(i.as_coeff_Add()[1], plan.inner[0]) is not None for i in others)
@@ -443,7 +443,7 @@ def converted_together(
     lie beside it in memory; "" where each lane converts its own.  kind: `Widened` (to float, before
     the loop over lanes) or `Narrowed` (after it), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
-    if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
+    if dtype is not torch.float16 or not lane or vector_bits() < 512:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
     is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)

@@ -19,6 +19,8 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) {
 // --- exp -----------------------------------------------------------------------------------------
 // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
 constexpr float SHIFT = 12582912.f;
+// x * 2^e
+OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
 // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
 OP float exp(float x0) {
     // For a NaN the polynomial is NaN.  Below -104 x becomes -176, for which both factors in the
@@ -32,22 +34,22 @@ OP float exp(float x0) {
     float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f,
                      1.f, 1.f);
     // in two steps: right among subnormals and up to inf; of i the low bits count
-    int32_t one = 0x3f800000, half = i >> 1;
-    return p * bits<float>((half << 23) + one) * bits<float>(((i - half) << 23) + one);
+    int32_t half = i >> 1;
+    return p * scaled(1.f, half) * scaled(1.f, i - half);
 }
-// 2^n * (1 + p), the same in double: p keeps the digits of a small x
+// 2^n * (1 + p), the same in double: p keeps the digits of a small x, n are low bits
 struct Power { int64_t n; double p; };
 OP Power power(double x0) {
     constexpr double SHIFT = 0x1.8p52;
     double x = x0 < -746. ? -1418.3 : x0;
-    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), zero = bits<int64_t>(SHIFT);
-    i = i > zero + 1025 ? zero + 1025 : i;
+    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT));
+    i = i > 0x4338000000000401 ? 0x4338000000000401 : i;
     double n = bits<double>(i) - SHIFT;
     double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
     double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06,
                       2.4801521317484083e-05, 1.9841269863042963e-04, 1.3888888917199863e-03,
                       8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
-    return {i - zero, fma(r * r, p, r)};
+    return {i, fma(r * r, p, r)};
 }
 OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
 OP double exp(double x) {
@@ -67,7 +69,6 @@ template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 // x = 2^e * (1 + m), m from -1/4 to 1/2; log(1 + m) = m + y, of which our own minimax fit (1e-9)
 // makes y.  Large parts are added last
 OP int32_t exponent(float x) { return (bits<int32_t>(x) - 0x3f400000) >> 23; }
-OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
 OP float log_of(float x, float e, float m) {
     float z = m * m;
     float p = horner(m, 3.7672933e-2f, -9.1161914e-2f, 1.1700661e-1f, -1.2727778e-1f, 1.427624e-1f,
