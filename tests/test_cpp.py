@@ -17,14 +17,7 @@ import minidynamo
 import miniinductor.config
 from miniinductor.codegen.cpp.expressions import constant_text
 from miniinductor.codegen.cpp.kernel_writer import CppKernelWriter
-from miniinductor.ir.loops import (
-    ComputedBuffer,
-    Layout,
-    Pointwise,
-    Scatter,
-    TensorBox,
-    current_graph,
-)
+from miniinductor.ir.loops import Pointwise, TensorBox
 from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
 from miniinductor import devices
 from miniinductor import toolchain as build
@@ -451,35 +444,6 @@ def test_an_index_out_of_range_raises(bad):
 def test_an_empty_table_raises():
     with pytest.raises(IndexError):
         run(gather, torch.randn(0, 33), torch.zeros(5, dtype=torch.int64))
-
-
-def test_scatter_add_with_repeated_indices():
-    index, values = torch.randint(0, 10, (1000,)), torch.randn(1000, 17)
-
-    def embedding_backward(at, v):
-        zero = TensorBox(
-            Pointwise(CPU, torch.float32, [10, 17], lambda i: ops.constant(0, torch.float32))
-        )
-        target = zero.realize()
-        at_load, load = at.make_loader(), v.make_loader()
-        scatter = Scatter(
-            CPU,
-            torch.float32,
-            [1000, 17],
-            load,
-            lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]],
-            target,
-            "sum",
-        )
-        buffer = current_graph().add(
-            ComputedBuffer, Layout(CPU, torch.float32, (10, 17), (17, 1)), frozenset(), data=scatter
-        )
-        return [TensorBox(buffer)]
-
-    (got,), _ = run(embedding_backward, index, values)
-    torch.testing.assert_close(
-        got, torch.zeros(10, 17).index_add(0, index, values), rtol=1e-5, atol=1e-4
-    )
 
 
 def test_constants_keep_their_value():
