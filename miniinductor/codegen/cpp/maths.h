@@ -39,11 +39,9 @@ OP float exp(float x0) {
 }
 // 2^n * (1 + p), the same in double: p keeps the digits of a small x, n are low bits
 struct Power { int64_t n; double p; };
-OP Power power(double x0) {
+OP Power power(double x) {
     constexpr double SHIFT = 0x1.8p52;
-    double x = x0 < -746. ? -1418.3 : x0;
     int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT));
-    i = i > 0x4338000000000401 ? 0x4338000000000401 : i;
     double n = bits<double>(i) - SHIFT;
     double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
     double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06,
@@ -52,8 +50,9 @@ OP Power power(double x0) {
     return {i, fma(r * r, p, r)};
 }
 OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
-OP double exp(double x) {
-    auto [n, p] = power(x);
+OP double exp(double x0) {
+    double x = x0 < -746. ? -1418.3 : x0;
+    auto [n, p] = power(x > 710. ? 710. : x);   // (a limit of n, an integer, takes longer)
     int64_t half = n >> 1;
     return (1. + p) * two_to(half) * two_to(n - half);
 }
