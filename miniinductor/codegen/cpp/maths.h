@@ -17,8 +17,9 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) {
 }
 
 // --- exp -----------------------------------------------------------------------------------------
-// 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-constexpr float SHIFT = 12582912.f;
+// 1.5 * 2^23 + 254: adding it rounds to an integer, found in the low bits.  254 is twice the bias of
+// an exponent: half of these bits are the exponent of 2^(n/2)
+constexpr float SHIFT = 12583166.f;
 // x * 2^e
 OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
 // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
@@ -29,18 +30,18 @@ OP float exp(float x0) {
     float x = x0 < -104.f ? -176.f : x0;
     int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, SHIFT));
     // n is at most 129.  GCC would make a branch of a second float limit
-    i = i > 0x4b400081 ? 0x4b400081 : i;
+    i = i > 0x4b40017f ? 0x4b40017f : i;
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f,
                      1.f, 1.f);
     // in two steps: right among subnormals and up to inf; of i the low bits count
     int32_t half = i >> 1;
-    return p * scaled(1.f, half) * scaled(1.f, i - half);
+    return p * scaled(0.f, half) * scaled(0.f, i - half);
 }
-// 2^n * (1 + p), the same in double: p keeps the digits of a small x, n are low bits
+// 2^(n - 2046) * (1 + p), the same in double: p keeps the digits of a small x, n are low bits
 struct Power { int64_t n; double p; };
 OP Power power(double x) {
-    constexpr double SHIFT = 0x1.8p52;
+    constexpr double SHIFT = 0x1.8p52 + 2046;
     int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT));
     double n = bits<double>(i) - SHIFT;
     double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
@@ -49,7 +50,7 @@ OP Power power(double x) {
                       8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
     return {i, fma(r * r, p, r)};
 }
-OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
+OP double two_to(int64_t n) { return bits<double>(n << 52); }    // 2^(n - 1023)
 OP double exp(double x0) {
     double x = x0 < -746. ? -1418.3 : x0;
     auto [n, p] = power(x > 710. ? 710. : x);   // (a limit of n, an integer, takes longer)
@@ -59,7 +60,7 @@ OP double exp(double x0) {
 OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
     double x = 2. * __builtin_fabs(x0);
     auto [n, p] = power(x > 40. ? 40. : x);
-    double scale = two_to(n), y = fma(scale, p, scale - 1.);
+    double scale = two_to(n - 1023), y = fma(scale, p, scale - 1.);
     return __builtin_copysign(y / (y + 2.), x0);
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
