@@ -341,7 +341,7 @@ class CppKernelWriter(CppExpressions):
         return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        if value.text in self.pending_names():
+        if self.inner_variables and any(a.name == value.text for a in self.accumulators):
             self.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.dtype_of(name)
@@ -366,9 +366,6 @@ class CppKernelWriter(CppExpressions):
         self.scope.add(f"{wide or target} = {new};")
 
     # -- reductions
-    def pending_names(self) -> set[str]:
-        return {a.name for a in self.accumulators} if self.inner_variables else set()
-
     def store_deferred(self, place: str = "") -> None:
         """Store the accumulators (their elements at `place`), once their loop has ended."""
         results = {a.name: a.result for a in self.accumulators}

@@ -101,8 +101,7 @@ class Spread(Plain):
         writer, plan = self.writer, self.plan
         if plan.is_pointwise or writer.group.has_scan or not config.split_reductions:
             return False
-        few_over_much = plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
-        return writer.parallel and few_over_much
+        return writer.parallel and plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         return nest(body, self.outer_loops())

@@ -38,7 +38,7 @@ OP float exp(float x0) {
     int32_t half = i >> 1;
     return p * scaled(0.f, half) * scaled(0.f, i - half);
 }
-// 2^(n - 2046) * (1 + p), the same in double: p keeps the digits of a small x, n are low bits
+// 2^n * (1 + p), the same in double: p keeps the digits of a small x, n + 2046 are low bits
 struct Power { int64_t n; double p; };
 OP Power power(double x) {
     constexpr double SHIFT = 0x1.8p52 + 2046;
@@ -50,17 +50,16 @@ OP Power power(double x) {
                       8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
     return {i, fma(r * r, p, r)};
 }
-OP double two_to(int64_t n) { return bits<double>(n << 52); }    // 2^(n - 1023)
 OP double exp(double x0) {
     double x = x0 < -746. ? -1418.3 : x0;
     auto [n, p] = power(x > 710. ? 710. : x);   // (a limit of n, an integer, takes longer)
     int64_t half = n >> 1;
-    return (1. + p) * two_to(half) * two_to(n - half);
+    return (1. + p) * bits<double>(half << 52) * bits<double>((n - half) << 52);
 }
 OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
     double x = 2. * __builtin_fabs(x0);
     auto [n, p] = power(x > 40. ? 40. : x);
-    double scale = two_to(n - 1023), y = fma(scale, p, scale - 1.);
+    double scale = bits<double>((n - 1023) << 52), y = fma(scale, p, scale - 1.);
     return __builtin_copysign(y / (y + 2.), x0);
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
@@ -83,7 +82,7 @@ OP float log(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
     int32_t e = exponent(x);
-    return log_of(x0, (float)e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
+    return log_of(x0, e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
 }
 OP float log1p(float x) {                       // m = x / 2^e + (1 / 2^e - 1): no digit of x is lost
     int32_t e = exponent(1.f + x);
