@@ -11,11 +11,13 @@ import contextlib
 import copy
 import functools
 import io
+import re
 
 import pytest
 import torch
 
 import minidynamo
+from tests.soundness.tables import lambdas
 
 pytestmark = pytest.mark.usefixtures("anew")
 
@@ -258,3 +260,60 @@ def test_object_attribute_write():
     torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 3.0))
     torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 7.0))
     assert counter.n == 4 and counter.log == [1, 2, 3, 4]
+
+
+class Linked:
+    reads = 0
+
+    @functools.cached_property
+    def size(self):
+        self.reads += 1
+        return self.reads
+
+
+Linked.other_size = vars(Linked)["size"]
+Slotted = type("Slotted", (), {"__slots__": (), "size": functools.cached_property(lambda s: 3)})
+Pair = collections.namedtuple("Pair", "a b")
+NOTED, LETTER = [], re.compile("a")
+
+
+def note(found):
+    NOTED.append(found[0])
+    return "b"
+
+
+def ended(how):
+    def walk():
+        yield 1
+        raise ValueError
+
+    made = walk()
+    with contextlib.suppress(ValueError):
+        made.close() if how == "closed" else [next(made), next(made)]
+    return next(made, 7)
+
+
+SMALL = lambdas(
+    "x",
+    globals(),
+    """
+    keywords: (lambda **k: len(k))(**{1: 2}); signed: int.from_bytes(b"\\xff", "big", signed=True);
+    closed: ended("closed"); raised: ended("raised");
+    twice: (lambda o: [o.other_size, o.size, o.reads])(Linked()); slots: Slotted().size;
+    called by C: [LETTER.sub(note, "aa"), len(NOTED)];
+    tuple: (lambda t: copy.deepcopy(t) is t)((1, 2)); pair: (lambda p: copy.copy(p) is p)(Pair(1, 2));
+    one: (lambda c: [c[0] is c[1], c[0][0] is c[2]])(copy.deepcopy((lambda t: [t, t, t[0]])(([1],))));
+    objects: (lambda o, p: o is p)(*copy.deepcopy((lambda o: [o, o])(Linked())));
+    key: (lambda o: o in copy.deepcopy({o: 1}))(Linked());
+    element: (lambda o: o in copy.deepcopy({o}))(Linked())
+""",
+)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_programs(name):
+    found = []
+    for function in (SMALL[name], minidynamo.compile(lambda x: (x + 1, SMALL[name](x))[1])):
+        NOTED.clear()
+        found.append(repr([outcome(function, (X(),), {})[0] for _ in range(2)]))
+    assert found[0] == found[1] and not minidynamo.counters["errors"]

@@ -137,7 +137,7 @@ class Frame(Operations):
         self.stack: list[Any] = []
         self.handled: list[Any] = []  # the exceptions that are being handled, the innermost last
         self.pc = 0  # the operation that comes next
-        self.returned: Any = None
+        self.returned: Any = ConstantVar(None)
         self.yielded: Any = None
         self.depth: int = parent.depth + 1 if parent is not None else 0
         self.line = code.co_firstlineno

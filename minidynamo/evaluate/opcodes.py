@@ -348,6 +348,8 @@ def CALL_KW(frame: Frame, n: int) -> None:
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
     named = frame.stack.pop().pairs(frame) if flags & 1 else ()
     kwargs = {key.as_constant(): value for key, value in named}
+    if not all(isinstance(name, str) for name in kwargs):
+        raise Break("arguments", "a keyword that is no text")
     call(frame, frame.listed(frame.stack.pop()), kwargs)
 
 

@@ -24,6 +24,7 @@ from ..variables.base import Args, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, TupleVar
+from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule_of_each
 from ..variables.tensor import TensorVar
@@ -104,6 +105,8 @@ def _of_object(tx: Frame, descriptor: Any, self: Any, rest: Args, kwargs: Named)
         return of_payload(tx, descriptor, self, rest, kwargs)
     if owner is str and name == "__iter__":  # of torch.__version__, too
         return tx.iter_of(ConstantVar(str.__str__(self.real())))
+    if any(isinstance(value, (FunctionVar, BoundMethodVar)) for value in (*rest, *kwargs.values())):
+        raise unknown(descriptor, self)  # it would call that now, and in no later call
     immutable = owner in IMMUTABLE or owner.__module__ in ("re", "inspect")
     if owner in VALUES or immutable and self.value is not None and self.fields is None:
         return tx.fold(on_host(descriptor, [self, *rest], kwargs))
@@ -188,7 +191,7 @@ def call_class_method(tx: Frame, owner: type, function: Any, args: Args, kwargs:
             made.setitem(tx, key, args[1] if len(args) > 1 else NONE)
         return made
     if issubclass(owner, (int, float, str, bytes)):
-        return tx.computed(function, args, {})
+        return tx.computed(function, args, kwargs)
     raise Break("C function", f"the call of {owner.__name__}.{name}()")
 
 

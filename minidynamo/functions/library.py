@@ -164,9 +164,9 @@ PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__sl
 def shallow_copy(tx: Frame, value: Variable) -> Variable:
     if isinstance(value, (ListVar, DictVar, SetVar)):
         return value.call_method(tx, "copy", [], {})
-    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
+    if isinstance(value, (ConstantVar, ClassVar, FunctionVar)) or value.cls is tuple:
         return value
-    return copied_object(tx, value, "__copy__", lambda item: item)
+    return copied_object(tx, value, "__copy__", lambda item: item, {})
 
 
 def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
@@ -175,33 +175,45 @@ def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
         return value
     if id(value) in done:
         return done[id(value)]
-    made: Any
-    if isinstance(value, (DictVar, ListVar, SetVar)):
-        made = done[id(value)] = shallow_copy(tx, value)
-        if isinstance(value, DictVar):
-            for key, item in value.pairs(tx):
-                made.store(tx, key, deep_copy(tx, item, done))
-        elif isinstance(value, ListVar):
-            made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
-        return made
+
+    def copy_item(item: Variable) -> Variable:
+        return deep_copy(tx, item, done)
+
     if isinstance(value, TupleVar):
-        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
-    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
+        items = list(map(copy_item, value.iterate(tx)))
+        is_same = value.cls is tuple and items == value.items
+        return done.setdefault(id(value), value if is_same else TupleVar(items, value.cls))
+    if not isinstance(value, (DictVar, ListVar, SetVar)):
+        return copied_object(tx, value, "__deepcopy__", copy_item, done)
+    made: Any = shallow_copy(tx, value)
+    done[id(value)] = made
+    if isinstance(value, ListVar):
+        made.items[:] = map(copy_item, value.iterate(tx))
+    elif not all(key.is_constant() for key in value.iterate(tx)):
+        raise Break("C function", f"copying {value}, whose keys would be copied, too")
+    elif isinstance(value, DictVar):
+        for key, item in value.pairs(tx):
+            made.store(tx, key, copy_item(item))
+    return made
 
 
 def copied_object(
-    tx: Frame, value: Any, special: str, copy_item: Callable[[Variable], Variable]
+    tx: Frame,
+    value: Any,
+    special: str,
+    copy_item: Callable[[Variable], Variable],
+    done: dict[int, Any],
 ) -> ObjectVar:
-    """A plain object with its fields copied."""
+    """A plain object with its fields copied; `done` as in `deep_copy`: a field may lead back."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
     if not plain or value.payload is not None or value.fields is None:
         raise Break("C function", f"copying {value}")
     if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
         raise Break("C function", f"copying {value}")
-    fields = DictVar({})
+    made = done[id(value)] = ObjectVar(value.cls, fields=DictVar({}))
     for key, item in value.fields.pairs(tx):
-        fields.store(tx, key, copy_item(item))
-    return ObjectVar(value.cls, fields=fields)
+        made.fields.store(tx, key, copy_item(item))
+    return made
 
 
 rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, value, {})})

@@ -189,7 +189,8 @@ class ObjectVar(Variable):
         return Break("attribute", f"the descriptor {kind} of {self.cls.__name__}.{name}")
 
     def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
-        if isinstance(found, functools.cached_property):
+        is_cached = isinstance(found, functools.cached_property) and found.attrname == name
+        if is_cached and self.fields is not None:
             value = tx.call_fixed(found.func, self)
             self.fields.store(tx, ConstantVar(name), value)
             return value
