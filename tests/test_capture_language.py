@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import io
+import itertools
 import re
 
 import pytest
@@ -300,6 +301,7 @@ SMALL = lambdas(
     keywords: (lambda **k: len(k))(**{1: 2}); signed: int.from_bytes(b"\\xff", "big", signed=True);
     closed: ended("closed"); raised: ended("raised");
     twice: (lambda o: [o.other_size, o.size, o.reads])(Linked()); slots: Slotted().size;
+    rows: [*itertools.permutations("ab"), *itertools.combinations(iterable=[1, 2], r=1)];
     called by C: [LETTER.sub(note, "aa"), len(NOTED)];
     tuple: (lambda t: copy.deepcopy(t) is t)((1, 2)); pair: (lambda p: copy.copy(p) is p)(Pair(1, 2));
     one: (lambda c: [c[0] is c[1], c[0][0] is c[2]])(copy.deepcopy((lambda t: [t, t, t[0]])(([1],))));
