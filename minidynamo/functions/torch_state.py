@@ -79,14 +79,13 @@ STATES: dict[Callable, Callable] = {
 }
 
 
-def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> None:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
     constants: list[Variable] = [ConstantVar(value) for value in values]
-    node = output.add_node(tx, "call_function", setter, constants, {}, None)
+    output.add_node(tx, "call_function", setter, constants, {}, None)
     output.calls -= 1
     setter(*values)
-    return node
 
 
 @contextmanager

@@ -96,16 +96,19 @@ class Codegen:
     def load_const(self, value: Any) -> None:
         self.emit("LOAD_CONST", value)
 
-    def call_object(self, function: Any, *args: Part) -> None:
-        """Call a fixed object."""
+    def push_call(self, function: Any, *args: Part) -> None:
+        """Push a fixed object and the arguments of its call."""
         self.add(assembler.callee(assembler.load_const(function)))
         self.push(*args)
+
+    def call_object(self, function: Any, *args: Part) -> None:
+        """Call a fixed object."""
+        self.push_call(function, *args)
         self.add(assembler.call_n(len(args)))
 
     def commit_call(self, function: Any, *args: Part) -> None:
         """Push a call that writes, and note it: `object.__setattr__(config, "size", 3)`."""
-        self.add(assembler.callee(assembler.load_const(function)))
-        self.push(*args)
+        self.push_call(function, *args)
         for instruction in reversed(assembler.call_n(len(args)) + assembler.pop_top()):
             self.commit(instruction.op, instruction.arg)
 

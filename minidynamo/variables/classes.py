@@ -58,8 +58,7 @@ class ClassVar(RealVar):
     def is_constant(self) -> bool:
         return True
 
-    def as_constant(self) -> Any:
-        return self.value
+    as_constant = RealVar.real
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)

@@ -73,7 +73,7 @@ def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
     known = output.floats.get(expr)
     if known is None:
         real = torch.tensor(float(hint), dtype=torch.float64)
-        node = output.add_input("placeholder", output.unique_name("number"), output.fake_of(real))
+        node = output.add_input(output.unique_name("number"), output.fake_of(real))
         symbol = min(expr.free_symbols, key=str)
         source = output.shape_env.table[symbol].sources[0]
         given = (node, node.meta["example_value"], float, real)

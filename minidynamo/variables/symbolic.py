@@ -150,7 +150,7 @@ def add_symbols(output: OutputGraph) -> None:
     for symbol, row in output.shape_env.table.items():
         if symbol not in output.symbol_nodes and row.sources and symbol.is_integer:
             value = output.shape_env.wrap(symbol)
-            node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)
+            node = output.symbol_nodes[symbol] = output.add_input(symbol.name, value)
             output.inputs.append(SymVar(value, node, source=row.sources[0]))
 
 

@@ -252,24 +252,24 @@ class TensorVar(Variable):
         return ConstantVar(value)
 
 
-def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """The call to record in place of an index with symbols (`weight[token]`, `cache[:, position] =
-    key`): a `torch.select` for each symbol, and the rest of the index.  torch's own indexing would
-    ask for the number, and each position would be compiled for anew; so it is beside tensors, None
-    or an ellipsis."""
+def select_symbols(tx: Any, target: Any, args: Any) -> Any:
+    """The arguments of a call of `target`.  An index with symbols (`weight[token]`,
+    `cache[:, position] = key`) becomes a `torch.select` for each symbol, and the rest of the index:
+    torch's own indexing would ask for the number, and each position would be compiled anew.  (It
+    does so beside tensors, None or an ellipsis.)"""
     if target not in (operator.getitem, operator.setitem) or type(args[0]) is not TensorVar:
-        return target, args, kwargs
+        return args
     tensor, key, *value = args
     items = list(key.iterate(tx)) if type(key) is TupleVar else [key]
     kinds = [item.python_type() for item in items]
     symbols = [type(item) is SymVar and item.python_type() is int for item in items]
     if not any(symbols) or not {*kinds} <= {int, slice} or len(items) > tensor.fake.dim():
-        return target, args, kwargs
+        return args
     for dim, item in reversed([*enumerate(items)]):
         if symbols[dim]:
             tensor = tx.node(torch.select, [tensor, ConstantVar(dim), item])
     rest = [item for item, is_symbol in zip(items, symbols) if not is_symbol]
-    return target, [tensor, TupleVar(rest or [ConstantVar(...)]), *value], kwargs
+    return [tensor, TupleVar(rest or [ConstantVar(...)]), *value]
 
 
 # ---- calls that give no tensor
