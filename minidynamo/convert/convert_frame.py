@@ -33,6 +33,7 @@ import torch
 from torch.fx import _symbolic_trace
 from torch.utils._device import DeviceContext
 
+import miniinductor
 from miniinductor.autograd.fake_mode import is_unusual
 from miniinductor.errors import ThreadState, faults, ours
 from miniinductor.options import Current
@@ -40,7 +41,7 @@ from miniinductor.options import Current
 from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
-from ..guards.originals import BUILTINS, NN_MODULE, TORCH
+from ..guards.originals import BUILTINS, NN_MODULE, OURS, TORCH
 from ..rebuild.resume import function_name, is_resume_code
 from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
@@ -57,8 +58,7 @@ from .entries import (
     watch,
 )
 
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
+MINIINDUCTOR = os.path.dirname(miniinductor.__file__) + os.sep
 # folders of torch's files, and the methods in them that are compiled
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
 COMPILED_TORCH = {os.path.join(TORCH, "nn", "modules") + os.sep: "forward", OPTIMIZERS: "step"}

@@ -24,7 +24,7 @@ from ..guards.originals import TORCH
 from ..variables.base import Frame, OutputGraph, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
-from ..variables.tensor import guard_state, written
+from ..variables.tensor import guard_outer_state, guard_state
 
 
 def at(path: str) -> Any:
@@ -115,7 +115,7 @@ def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Va
     call = on_host(function, args, kwargs, "as_constant")
     result = tx.fold_pinned(call)
     if guarded:
-        guard_state(tx.output, call, result.as_constant())
+        guard_outer_state(tx.output, call, result.as_constant())
     return result
 
 
@@ -133,12 +133,10 @@ def _read(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Var
     dtype that is set at large."""
     key = tuple(value.as_constant() for value in args)
     guarded = key or setter is not torch.set_autocast_enabled
+    found = getter(*key)
     if guarded and (setter, key) not in tx.output.state.before:
-        source = tx.output.tree.pinned(getter)
-        texts = [written(tx.output, argument) for argument in key]
-        check = f"{{0}}({', '.join(texts)}) == {{pin}}"
-        tx.output.guard(source, ("STATE", key), check, getter(*key))
-    return tx.output.wrap_result(getter(*key))
+        guard_state(tx.output, functools.partial(getter, *key), found)
+    return tx.output.wrap_result(found)
 
 
 for _names, _guarded in ((FIXED, False), (READERS, True)):

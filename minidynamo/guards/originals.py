@@ -32,7 +32,9 @@ LEAF_MODULES = tuple(
     torch._C._VariableFunctions torch._C._sparse torch.sparse torch._C._nested
     """.split()
 )
-TORCH = os.path.dirname(torch.__file__) + os.sep  # the folder of torch's files
+# the folders of torch's files and of ours
+TORCH = os.path.dirname(torch.__file__) + os.sep
+OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 BUILTINS = dict(vars(builtins))
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
 MODULES = {  # id of a module's dictionary -> a copy of it

@@ -42,7 +42,7 @@ class DictVar(Container):
     keys_text = "{0}"  # how a guard reads the keys
     factory = cast(Any, None)  # of a defaultdict
     rewritten = False  # does the replay store everything?
-    removed = 0  # how often a key was removed or moved
+    removed = 0  # how often a key was removed
 
     def guard_keys(self, tx: Frame) -> None:
         """The keys are these, in this order.  An OrderedDict's table has the same keys, and must
@@ -117,8 +117,12 @@ class DictVar(Container):
         pairs = self.pairs(current())
         return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
 
-    def method_values(self, tx: Frame) -> Any:
-        return DictViewVar(self, "values")
+    def view(self, kind: str, tx: Frame) -> Any:
+        return DictViewVar(self, kind)
+
+    method_keys = functools.partialmethod(view, "keys")
+    method_values = functools.partialmethod(view, "values")
+    method_items = functools.partialmethod(view, "items")
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
@@ -144,12 +148,6 @@ class DictVar(Container):
     def method_get(self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /) -> Any:
         value = self.get(tx, key)
         return default if value is None else value
-
-    def method_keys(self, tx: Frame) -> Any:
-        return DictViewVar(self, "keys")
-
-    def method_items(self, tx: Frame) -> Any:
-        return DictViewVar(self, "items")
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         return {key.as_constant(): part(value) for key, value in self.pairs(current())}

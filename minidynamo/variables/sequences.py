@@ -66,7 +66,7 @@ class SequenceVar(Container):
 
     items: list
     cls: Any  # the exact Python type
-    resized: int = field(default=0, init=False)  # how often items were added, removed or moved
+    resized: int = field(default=0, init=False)  # how often items were added or removed
 
     def item(self, tx: Frame, index: int) -> Variable:
         found = self.items[index]

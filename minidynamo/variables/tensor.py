@@ -293,7 +293,7 @@ def wrap_non_tensor(
     if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
         raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
     if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
-        guard_state(output, functools.partial(target), result)
+        guard_outer_state(output, functools.partial(target), result)
     elif len(args) == 1 and not kwargs:
         guard_flag(output, args[0], name)
     if result is None and (op == "call_function" or written):
@@ -310,12 +310,15 @@ def tells_of_itself(result: Any) -> bool:
     return isinstance(result, (str, bytes, type)) or callable(result)
 
 
-def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
-    """`call` (a functools.partial) read `value` from the process's state: it must give the same
-    again.  What the frame itself sets is guarded on entry."""
+def guard_outer_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """As `guard_state`, but for what the frame itself may have set, which is guarded on entry."""
     name = call.func.__name__
-    if output.state.before and ("grad" in name or "autocast" in name):
-        return
+    if not output.state.before or not ("grad" in name or "autocast" in name):
+        guard_state(output, call, value)
+
+
+def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """`call` read `value` from the process's state: it must give the same again."""
     texts = [written(output, argument) for argument in call.args]
     texts += [f"{k}={written(output, argument)}" for k, argument in call.keywords.items()]
     check = f"{{0}}({', '.join(texts)}) == {{pin}}"
