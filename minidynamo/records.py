@@ -220,7 +220,7 @@ def warn_of_skip(conversion: "Conversion", error: Exception) -> None:
     if isinstance(error, (SkipFrame, RecursionError)):
         warn_of_plain_run(conversion, error)
     else:
-        note_error(error, conversion.record, OURS, user_line(conversion))
+        note_error(error, conversion, OURS)
 
 
 def user_line(conversion: "Conversion") -> str:
@@ -230,8 +230,9 @@ def user_line(conversion: "Conversion") -> str:
     return f"{conversion.code.co_filename}:{line}"
 
 
-def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+def note_error(error: BaseException, conversion: "Conversion", where: str) -> None:
     """Record that a compiler failed and the frame runs eagerly, and warn once."""
+    record, line = conversion.record, user_line(conversion)
     record.error = "".join(traceback.format_exception(error))
     text = f"{type(error).__name__}: {error}"
     count("errors", f"{where}: {text}" if where != OURS else text)

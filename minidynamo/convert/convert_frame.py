@@ -42,7 +42,7 @@ from .. import backends, config, functions, records  # noqa: F401  functions: wh
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
 from ..guards.originals import BUILTINS, NN_MODULE, OURS, TORCH
-from ..rebuild.resume import function_name, is_resume_code
+from ..rebuild.resume import GENERATOR_LIKE, function_name, is_resume_code
 from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
 from ..variables.registry import RULES
@@ -72,7 +72,6 @@ UNHOOKED = tuple(
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 NUMPY = os.path.join("site-packages", "numpy", "")
-GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def replaced_needed() -> str:
@@ -103,7 +102,7 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "the __new__ of a named tuple"
     if file.startswith(STANDARD) and not file.startswith(SITE):
         return "the standard library"
-    if code.co_flags & GENERATORS or ".0" in code.co_varnames:
+    if code.co_flags & GENERATOR_LIKE or ".0" in code.co_varnames:
         # `.0` is the iterator that the code of a comprehension is given: it was made before
         return "a generator, coroutine or comprehension"
     return None

@@ -276,8 +276,7 @@ class RootFrame(Frame):
             reason = f"{kind} leaves the frame{text and ': ' + text}"
             stack, step = raised_at(raised.var)
             self.break_at(Break("exception", reason, stack=stack), step)
-        self.unwind(raised.var, entry)
-        return True
+        return super().caught(raised, entry)
 
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Trace again, and split at `step` (default: before the native instruction that is being

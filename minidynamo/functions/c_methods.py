@@ -20,6 +20,7 @@ import torch
 from ..errors import Break
 from ..evaluate.calls import callable_of_type, instance_of
 from ..evaluate.operations import on_host
+from ..evaluate.operators import contents
 from ..variables.base import Args, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
@@ -69,7 +70,7 @@ def unknown(descriptor: Any, self: Variable) -> Break:
 def check_dict(descriptor: Any, self: Any) -> None:
     """dict.pop() of an OrderedDict; OrderedDict.copy() of a subclass's object, or what asks its
     class for the items."""
-    inside = self if self.payload is None else self.payload
+    inside = contents(self)
     if not isinstance(inside, DictVar):
         return
     owner, name = descriptor.__objclass__, descriptor.__name__

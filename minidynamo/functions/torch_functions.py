@@ -207,7 +207,7 @@ def dtype_of(x: Any) -> torch.dtype:
 
 
 def _clear_cache(tx: Frame) -> None:
-    call_state(tx.output, tx, torch.clear_autocast_cache, [])
+    call_state(tx, torch.clear_autocast_cache, [])
 
 
 # ---- what no graph holds

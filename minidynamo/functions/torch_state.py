@@ -79,12 +79,12 @@ STATES: dict[Callable, Callable] = {
 }
 
 
-def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> None:
+def call_state(tx: Frame, setter: Any, values: Sequence[Any]) -> None:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
     constants: list[Variable] = [ConstantVar(value) for value in values]
-    output.add_node(tx, "call_function", setter, constants, {}, None)
-    output.calls -= 1
+    tx.output.add_node(tx, "call_function", setter, constants, {}, None)
+    tx.output.calls -= 1
     setter(*values)
 
 
@@ -124,7 +124,7 @@ def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Va
     values = [value.as_constant() for value in args]
     key = tuple(values[:-1])
     tx.output.state.before.setdefault((setter, key), getter(*key))
-    call_state(tx.output, tx, setter, values)
+    call_state(tx, setter, values)
     return NONE
 
 
