@@ -46,7 +46,6 @@ from ..functions.torch_state import put_back, set_all
 from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph
 from ..rebuild.replacement import Codegen, Epilogue, rebuild, replacement
-from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
@@ -177,7 +176,7 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        output.errors = GraphErrors(output)
+        output.errors = GraphErrors(output, record.function)
         records.count("graphs", record.function)
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
@@ -221,9 +220,8 @@ class GraphErrors:
     """What happens when one graph raises.  changes: does the graph write to the program's tensors,
     or draw random numbers?  Then plain Python cannot run the frame again."""
 
-    def __init__(self, output: OutputGraph) -> None:
-        root = output.root
-        self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
+    def __init__(self, output: OutputGraph, function: str) -> None:
+        self.function = function
         self.changes = bool(changed_inputs(output)) or any(map(draws, output.graph.nodes))
         self.state = dict(output.state.before)
 

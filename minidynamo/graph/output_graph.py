@@ -240,8 +240,8 @@ class OutputGraph(Builder):
         """Run the op once on fake tensors, record it as a node, and wrap its result."""
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
-            if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
-                target = graph_module.FUNCTIONS[target]
+            if not isinstance(args[0], TensorVar):
+                target = graph_module.FUNCTIONS.get(target, target)
         args = select_symbols(tx, target, args)
         target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]

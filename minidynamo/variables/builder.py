@@ -126,7 +126,6 @@ def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) ->
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard_fixed(source, value)
     guard_tensor(builder, value, source)  # `p.data = ...`, `p.t_()` keep the identity
-    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(module_name(source))
     fake = builder.fake_of(value)
     node = builder.add_attribute(name, fake)
@@ -138,7 +137,6 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> Ten
     """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
     dims = builder.policy.of_tensor(value, source)
     guard_tensor(builder, value, source, dims)
-    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     if dims is None:
         fake = builder.fake_of(value)
     else:

@@ -372,11 +372,10 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
         made, payload = tuple.__new__(cls, payload), None
     else:
         made = cls() if cls is types.SimpleNamespace else base.__new__(cls)
-    if payload is not None:
-        if isinstance(made, dict):
-            replace_dict(made, payload)
-        else:
-            (list.extend if base is list else set.update)(made, payload)
+    if isinstance(made, dict):
+        replace_dict(made, payload)
+    elif payload is not None:
+        base.__init__(made, payload)
     if fields:
         object.__getattribute__(made, "__dict__").update(fields)
     for name, value in slots.items():
