@@ -158,65 +158,58 @@ rules(
 
 
 # ---- copy: transformers copies its configurations in `forward`
-PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
+PROTOCOL = """
+    __copy__ __deepcopy__ __reduce_ex__ __reduce__ __getstate__ __setstate__ __slots__
+    """.split()
 
 
-def shallow_copy(tx: Frame, value: Variable) -> Variable:
-    if isinstance(value, (ListVar, DictVar, SetVar)):
-        return value.call_method(tx, "copy", [], {})
-    if isinstance(value, (ConstantVar, ClassVar, FunctionVar)) or value.cls is tuple:
-        return value
-    return copied_object(tx, value, "__copy__", lambda item: item, {})
+def copied(tx: Frame, value: Any, done: dict[int, Any], deep: bool = True) -> Any:
+    """copy.deepcopy(value), or copy.copy(value).  done: id of a variable that was met -> its
+    copy."""
 
+    def copy_item(item: Variable) -> Variable:
+        return copied(tx, item, done) if deep else item
 
-def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
-    """done: id of a variable that was met before -> its copy."""
     if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
         return value
     if id(value) in done:
         return done[id(value)]
-
-    def copy_item(item: Variable) -> Variable:
-        return deep_copy(tx, item, done)
-
     if isinstance(value, TupleVar):
         items = list(map(copy_item, value.iterate(tx)))
         is_same = value.cls is tuple and items == value.items
         return done.setdefault(id(value), value if is_same else TupleVar(items, value.cls))
-    if not isinstance(value, (DictVar, ListVar, SetVar)):
-        return copied_object(tx, value, "__deepcopy__", copy_item, done)
-    made: Any = shallow_copy(tx, value)
+    is_container = isinstance(value, (DictVar, ListVar, SetVar))
+    made: Any = value.call_method(tx, "copy", [], {}) if is_container else blank(value)
     done[id(value)] = made
+    if is_container and not deep:
+        return made
     if isinstance(value, ListVar):
         made.items[:] = map(copy_item, value.iterate(tx))
-    elif not all(key.is_constant() for key in value.iterate(tx)):
+        return made
+    old, new = (value, made) if is_container else (value.fields, made.fields)
+    if not all(key.is_constant() for key in old.iterate(tx)):
         raise Break("C function", f"copying {value}, whose keys would be copied, too")
-    elif isinstance(value, DictVar):
-        for key, item in value.pairs(tx):
-            made.store(tx, key, copy_item(item))
+    for key, item in old.pairs(tx) if isinstance(old, DictVar) else ():
+        new.store(tx, key, copy_item(item))
     return made
 
 
-def copied_object(
-    tx: Frame,
-    value: Any,
-    special: str,
-    copy_item: Callable[[Variable], Variable],
-    done: dict[int, Any],
-) -> ObjectVar:
-    """A plain object with its fields copied; `done` as in `deep_copy`: a field may lead back."""
+def blank(value: Any) -> ObjectVar:
+    """A plain object of the same class without fields; a break for what has its own protocol."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
     if not plain or value.payload is not None or value.fields is None:
         raise Break("C function", f"copying {value}")
-    if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
+    if any(lookup(value.cls, name)[0] not in (None, object) for name in PROTOCOL):
         raise Break("C function", f"copying {value}")
-    made = done[id(value)] = ObjectVar(value.cls, fields=DictVar({}))
-    for key, item in value.fields.pairs(tx):
-        made.fields.store(tx, key, copy_item(item))
-    return made
+    return ObjectVar(value.cls, fields=DictVar({}))
 
 
-rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, value, {})})
+rules(
+    {
+        copy.copy: lambda tx, value, /: copied(tx, value, {}, deep=False),
+        copy.deepcopy: lambda tx, value, /: copied(tx, value, {}),
+    }
+)
 
 
 # ---- functions of constants, which are called now: NumPy's among them
