@@ -1,7 +1,7 @@
 """Builtins, containers, numbers and operators as functions: isinstance, range, sorted, getattr...
 
     max(sizes, key=abs)        sorted(names)        for value in reversed(d.values()): ...
-    collections.deque(xs, 3)        frozenset(xs)        slice(1, n)        divmod(7, 2)
+    collections.OrderedDict(xs)        frozenset(xs)        slice(1, n)        divmod(7, 2)
 
 In:   the arguments of the call, as variables.   Out: a variable, or a Python constant; a break.
 
@@ -416,10 +416,8 @@ rules(
         ),
     }
 )
-for _symbol, _operator in OPERATORS.items():  # operator.add...: tx.binary("+", a, b)
-    rule(_operator.function)(functools.partial(_on_operands, "binary", _symbol))
+BINARY = {each.symbol: each.function for each in OPERATORS.values()}
+for _method, _table in (("binary", BINARY), ("compare", COMPARISONS), ("unary", UNARY)):
+    for _symbol, _function in _table.items():  # operator.add...: tx.binary("+", a, b)
+        rule(_function)(functools.partial(_on_operands, _method, _symbol))
 rule(operator.iconcat)(functools.partial(_on_operands, "binary", "+="))
-for _symbol, _function in COMPARISONS.items():
-    rule(_function)(functools.partial(_on_operands, "compare", _symbol))
-for _symbol, _function in UNARY.items():
-    rule(_function)(functools.partial(_on_operands, "unary", _symbol))

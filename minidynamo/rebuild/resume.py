@@ -177,10 +177,8 @@ def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[
 
 def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
     """The line of instruction k, or of the next that has one: a handler's first has none."""
-    for ins in body[k:]:
-        if ins.pos and ins.pos[0]:
-            return ins.pos[0]
-    return code.co_firstlineno
+    lines = (ins.pos[0] for ins in body[k:] if ins.pos and ins.pos[0])
+    return next(lines, code.co_firstlineno)
 
 
 # --- calls of resume functions --------------------------------------------------------------------
@@ -289,11 +287,10 @@ class Continuations:
 
     def can_start(self, where: int) -> bool:
         """Can a resume function start at native instruction `where`?"""
-        native, target = self.untraced[-1], self.natives[where]
+        native = self.untraced[-1]
         if native.op in HALF_A_CALL or native.flags:  # flags: it has begun a call, too
             return False
-        ends_a_loop = target.op == "POP_TOP" and self.natives[where - 1].op == "END_FOR"
-        return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
+        return self.natives[where].op != "RETURN_VALUE" and not is_jumped_past(self.natives, where)
 
     def kinds_behind(self, jump: bool = False) -> list[str]:
         """What lies on the stack once the instruction has run."""

@@ -287,14 +287,13 @@ def replace_dict(target: Any, contents: dict) -> None:
 def dict_pairs(tx: Frame, other: Variable) -> Iterator[Any]:
     """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
     walks them stores each before it asks for the next."""
-    payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
         yield from other.pairs(tx)
-    elif isinstance(payload, DictVar) and other.cls.__iter__ in (
+    elif isinstance(other.payload, DictVar) and other.cls.__iter__ in (
         dict.__iter__,
         collections.OrderedDict.__iter__,
     ):
-        yield from payload.pairs(tx)
+        yield from other.payload.pairs(tx)
     elif tx.has_attr(other, "keys"):
         keys = other.call_method(tx, "keys", [], {})
         for key in tx.listed_fast(keys):
