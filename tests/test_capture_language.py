@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 import io
-import itertools
+import itertools  # noqa: F401
 import re
 
 import pytest
@@ -275,23 +275,14 @@ class Linked:
 Linked.other_size = vars(Linked)["size"]
 Slotted = type("Slotted", (), {"__slots__": (), "size": functools.cached_property(lambda s: 3)})
 Pair = collections.namedtuple("Pair", "a b")
-NOTED, LETTER = [], re.compile("a")
+LETTER, NOTED = re.compile("a"), []
+NOTE = [lambda found: NOTED.append(found[0]) or "b"]
 
 
-def note(found):
-    NOTED.append(found[0])
-    return "b"
-
-
-def ended(how):
-    def walk():
-        yield 1
-        raise ValueError
-
-    made = walk()
-    with contextlib.suppress(ValueError):
-        made.close() if how == "closed" else [next(made), next(made)]
-    return next(made, 7)
+def after(generator, end):
+    with contextlib.suppress(ZeroDivisionError):
+        end(generator)
+    return next(generator, 7)
 
 
 SMALL = lambdas(
@@ -299,12 +290,14 @@ SMALL = lambdas(
     globals(),
     """
     keywords: (lambda **k: len(k))(**{1: 2}); signed: int.from_bytes(b"\\xff", "big", signed=True);
-    closed: ended("closed"); raised: ended("raised");
+    raised: after((1 // n for n in (1, 0)), list);
+    closed: after((n for n in "ab"), lambda g: g.close());
     twice: (lambda o: [o.other_size, o.size, o.reads])(Linked()); slots: Slotted().size;
     rows: [*itertools.permutations("ab"), *itertools.combinations(iterable=[1, 2], r=1)];
-    called by C: [LETTER.sub(note, "aa"), len(NOTED)];
-    tuple: (lambda t: copy.deepcopy(t) is t)((1, 2)); pair: (lambda p: copy.copy(p) is p)(Pair(1, 2));
-    one: (lambda c: [c[0] is c[1], c[0][0] is c[2]])(copy.deepcopy((lambda t: [t, t, t[0]])(([1],))));
+    called by C: [LETTER.sub(NOTE[0], "aa"), len(NOTED)];
+    tuple: (lambda t: copy.deepcopy(t) is t)((1, 2));
+    pair: (lambda p: copy.copy(p) is p)(Pair(1, 2));
+    one: (lambda t: (lambda a, b, c: [a is b, a[0] is c])(*copy.deepcopy([t, t, t[0]])))(([1],));
     objects: (lambda o, p: o is p)(*copy.deepcopy((lambda o: [o, o])(Linked())));
     key: (lambda o: o in copy.deepcopy({o: 1}))(Linked());
     element: (lambda o: o in copy.deepcopy({o}))(Linked())

@@ -229,35 +229,3 @@ def test_random_programs():
     for seed in range(12):
         found, _, _ = shapes.check(seed, runs=8)
         assert not found, (seed, found, shapes.program(seed))
-
-
-# ---- numbers and sizes that follow from data
-def test_a_float_that_changed_is_an_input_and_an_int_there_is_not():
-    def scaled(x, a):
-        return x * a, x > a, a * 2
-
-    compiled = minidynamo.compile(scaled, backend="eager")
-    x = torch.tensor([-2, 0, 3])
-    for a in (0.5, 0.25, 0.75, 3, True, float("nan"), float("inf"), -0.0):
-        assert repr(compiled(x, a)) == repr(scaled(x, a)), a
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int64])
-def test_a_float_on_either_side_of_a_tensor(dtype):
-    """`a / x` is the reciprocal times `a`; integers take no float as `alpha`."""
-    x = torch.arange(-4, 5).to(dtype) * 3 + 1
-    for function in (
-        lambda x, a: [a * x, a / x, a + x, a - x],
-        lambda x, a: x.addcmul(x, x, value=a).dtype,
-        lambda x, a: torch.add(x, x, alpha=a).dtype,
-    ):
-        compiled = minidynamo.compile(function, backend="eager")
-        for a in (0.1, 0.2, 0.3, 1234.567):
-            assert repr(error_or(compiled, x, a)) == repr(error_or(function, x, a))
-
-
-def error_or(function, *args):
-    try:
-        return function(*args)
-    except RuntimeError as error:
-        return error
