@@ -1,6 +1,7 @@
 """Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a
 recompile."""
 
+import collections
 import math
 
 import pytest
@@ -45,6 +46,17 @@ def test_nan_hits():
     other = float("nan")
     calls = (A, math.nan), (A, math.nan), (A, other), (A, other)
     assert check(lambda x, c: x + (c != c), *calls) == 1
+
+
+def test_the_factory_of_a_dictionary():
+    def f(x, table):
+        try:
+            return x + table["a"]
+        except KeyError:
+            return x * 2
+
+    factories = (None, lambda: 5, None, lambda: 7)
+    assert check(f, *[(A, collections.defaultdict(each)) for each in factories]) == 3
 
 
 def test_same_tensor_twice():

@@ -69,8 +69,10 @@ UNHOOKED = tuple(
     for path in "autograd/__init__.py autograd/graph.py utils/checkpoint.py _functorch/ _dynamo/ "
     "_inductor/ jit/_trace.py".split()
 )
-STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
-SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+STANDARD, SITE = [
+    tuple({sysconfig.get_path(name) + os.sep for name in names})
+    for names in (("stdlib", "platstdlib"), ("purelib", "platlib"))
+]
 NUMPY = os.path.join("site-packages", "numpy", "")
 
 

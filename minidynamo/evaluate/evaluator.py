@@ -305,12 +305,12 @@ def message_of(exception: Any) -> str:
     """The message of an AttributeError or NameError; "" for other exceptions, whose messages may
     differ in each call, so that they would count as different reasons of a graph break."""
     named = issubclass(exception.python_type(), (AttributeError, NameError))
-    args: Any = named and getattr(exception, "init_args", None) or ()
+    args: Any = named and exception.init_args or ()
     return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""
 
 
 def raised_at(exception: Any) -> tuple[Any, int | None]:
     """The user's stack and the root's step at which an exception was raised while tracing; twice
     None for a real one."""
-    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    traceback = exception.slots.get("__traceback__")
     return getattr(traceback, "where", (None, None))

@@ -229,6 +229,8 @@ def _extreme(
     default: Any = None,
 ) -> Variable:
     values: Any = [first, *others] if others else first.iterate(tx)
+    if key is not None and key.identity() is None:
+        key = None
     if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
@@ -236,8 +238,7 @@ def _extreme(
     best: Any = None
     best_measure: Any = None
     for value in values:  # each is measured and compared before the next is asked for
-        plain = key is None or key.identity() is None
-        measure = value if plain else key.call(tx, [value], {})
+        measure = value if key is None else key.call(tx, [value], {})
         if best is None or tx.compare(symbol, measure, best_measure).truth(tx):
             best, best_measure = value, measure
     if best is not None:

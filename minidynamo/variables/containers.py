@@ -58,7 +58,7 @@ def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]
 @SHARED(dict, collections.OrderedDict, collections.defaultdict)
 def dict_of(builder: OutputGraph, value: Any, source: Source) -> DictVar:
     variable: Any = items_of_dict(builder, value, source, type(value))
-    if type(value) is collections.defaultdict and value.default_factory is not None:
+    if type(value) is collections.defaultdict:
         variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
     if type(value).__dictoffset__:  # such as `state_dict()._metadata`
         if value.__dict__:
@@ -239,8 +239,8 @@ def closure_of(builder: OutputGraph, function: Any, code: types.CodeType) -> tup
     """A variable for each cell of the function's closure."""
     closure = []
     for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
-        tree = builder.tree
-        closure.append(builder.wrap_cell(cell, tree.free_cell(n), tree.free(n, name)))
+        inside = builder.tree.free(n, name)
+        closure.append(builder.wrap_cell(cell, builder.tree.free_cell(n), inside))
         closure[-1].cell = name
     return tuple(closure)
 

@@ -40,7 +40,7 @@ class DictVar(Container):
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
     keys_text = "{0}"  # how a guard reads the keys
-    factory = cast(Any, None)  # of a defaultdict
+    factory = cast(Any, ConstantVar(None))  # of a defaultdict
     rewritten = False  # does the replay store everything?
     removed = 0  # how often a key was removed
 
@@ -138,8 +138,9 @@ class DictVar(Container):
     def getitem(self, tx: Frame, key: Variable, /) -> Variable:
         value = self.get(tx, key)
         if value is None:
-            if self.factory is not None and self.factory.realize(tx).identity() is not None:
-                value = self.factory.realize(tx).call(tx, [], {})
+            factory = self.factory.realize(tx)
+            if factory.identity() is not None:
+                value = factory.call(tx, [], {})
                 self.store(tx, key, value)
                 return value
             tx.raise_var(KeyError, [key])
@@ -162,8 +163,7 @@ class DictVar(Container):
         if self.cls is dict:
             self.contents(cg)
         elif self.cls is collections.defaultdict:
-            factory = self.factory or ConstantVar(None)
-            cg.call_object(self.cls, factory, self.contents)
+            cg.call_object(self.cls, self.factory, self.contents)
         else:
             cg.call_object(self.cls, self.contents)
 

@@ -148,7 +148,7 @@ class TensorVar(Variable):
         """What the frame has set, what the program has put on the tensor, or a method."""
         if name in self.written:
             return self.written[name]
-        if self.value is not None and name in getattr(self.value, "__dict__", {}):
+        if self.value is not None and name in self.value.__dict__:
             return tx.output.wrap(self.value.__dict__[name], self.source.attr(name))
         if not hasattr(torch.Tensor, name) and hasattr(self.cls, name):
             raise Break("tensor attribute", f"{self.cls.__name__}.{name} is the program's")
