@@ -38,7 +38,6 @@ from miniinductor.options import announce
 
 from .. import backends, config, records
 from ..bytecode import Instruction
-from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
@@ -133,8 +132,8 @@ class Conversion:
         output = OutputGraph(compiler.backend_name != "eager", self.policy)
         self.attempts.append(output)
         forget_lookups()
-        names = code.co_varnames[: parameter_count(code)]
-        bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
+        given = zip(code.co_varnames, self.args)
+        bound = {name: Lazy(value, output.tree.local(name)) for name, value in given}
         closure = closure_of(output, self.function, code)
         # None: nobody loads this function again, so that it needs no source and no guard
         function = FunctionVar(

@@ -176,7 +176,7 @@ def _namespace(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
 def _enum(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable | None:
     if type(cls) is not enum.EnumMeta:
         return None
-    return tx.fold_pinned(on_host(cls, args, kwargs, "as_constant"))
+    return tx.fold(on_host(cls, args, kwargs, "as_constant"))
 
 
 @class_with_base(torch.nn.Module)

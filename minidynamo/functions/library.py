@@ -70,7 +70,7 @@ def _cached(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
         raise Break("cached function", f"{function.__qualname__} is cached by functools")
     if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
         return tx.call_fixed(function.__wrapped__, *args, **kwargs)
-    return tx.fold_pinned(on_host(function, args, kwargs))
+    return tx.fold(on_host(function, args, kwargs))
 
 
 def may_be_a_key(value: Variable) -> bool:
@@ -144,7 +144,7 @@ FIXED += (inspect.Parameter, inspect.signature, inspect.getfullargspec)
 
 @rule_of_each(*FIXED)
 def _pinned_result(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
-    return tx.fold_pinned(on_host(function, args, kwargs))
+    return tx.fold(on_host(function, args, kwargs))
 
 
 rules(

@@ -113,7 +113,7 @@ def set_all(values: dict[Any, Any]) -> None:
 
 def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     call = on_host(function, args, kwargs, "as_constant")
-    result = tx.fold_pinned(call)
+    result = tx.fold(call)
     if guarded:
         guard_outer_state(tx.output, call, result.as_constant())
     return result

@@ -76,7 +76,7 @@ class ClassVar(RealVar):
         if is_programs(lookup(type(found), "__get__")[1]):
             raise Break("attribute", f"the descriptor {cls.__name__}.{name}")
         if hasattr(type(found), "__get__"):
-            return tx.fold_pinned(getattr, cls, name)
+            return tx.fold(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
     def refuse_own_operator(self, *names: str) -> None:
@@ -122,7 +122,7 @@ class ClassVar(RealVar):
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
-        return tx.fold_pinned(getattr, cls, name)
+        return tx.fold(getattr, cls, name)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(type(self.value), "__getitem__")[1] is not MISSING:
@@ -130,7 +130,7 @@ class ClassVar(RealVar):
         found = lookup(self.value, "__class_getitem__")[1]
         if found is MISSING or is_programs(found):
             return Variable.getitem(self, tx, key)
-        return tx.fold_pinned(lambda: self.value[key.as_constant()])
+        return tx.fold(lambda: self.value[key.as_constant()])
 
     def __repr__(self) -> str:
         return f"the class {self.value.__qualname__}"

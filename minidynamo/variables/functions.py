@@ -269,10 +269,10 @@ class CallableVar(RealVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         if type(self.value) is functools._lru_cache_wrapper:
             raise Break("attribute", f".{name} of a cached function")
-        return tx.fold_pinned(getattr, self.value, name)
+        return tx.fold(getattr, self.value, name)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
-        return tx.fold_pinned(lambda: self.value[key.real()])
+        return tx.fold(lambda: self.value[key.real()])
 
     def __repr__(self) -> str:
         name = getattr(self.value, "__qualname__", None)
