@@ -216,11 +216,22 @@ def explain_break(found: Break) -> str:
 
 
 def warn_of_skip(conversion: "Conversion", error: Exception) -> None:
-    """Warn that a frame was given up, or that the compiler has failed."""
-    if isinstance(error, (SkipFrame, RecursionError)):
-        warn_of_plain_run(conversion, error)
-    else:
+    """Warn that the compiler has failed; or where and why a frame was given up: the cause may be a
+    graph break that cannot split."""
+    if not isinstance(error, (SkipFrame, RecursionError)):
         note_error(error, conversion, OURS)
+        return
+    record, line = conversion.record, user_line(conversion)
+    named = id(conversion.code) in conversion.compiler.compiled_by_name
+    if isinstance(error, NoTensors) and not named:
+        return
+    cause, hint = error.__cause__, ""
+    if isinstance(cause, Break):
+        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
+        if cause.stack:
+            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
+    text = f"{record.function} runs as plain Python: {error} (at {line}){hint}"
+    warn_once(("skipped", record.function, line), text)
 
 
 def user_line(conversion: "Conversion") -> str:
@@ -241,21 +252,6 @@ def note_error(error: BaseException, conversion: "Conversion", where: str) -> No
         f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
         "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
     )
-
-
-def warn_of_plain_run(conversion: "Conversion", skipped: Exception) -> None:
-    """Warn where and why a frame was given up; the cause may be a graph break that cannot split."""
-    record, line = conversion.record, user_line(conversion)
-    named = id(conversion.code) in conversion.compiler.compiled_by_name
-    if isinstance(skipped, NoTensors) and not named:
-        return
-    cause, hint = skipped.__cause__, ""
-    if isinstance(cause, Break):
-        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
-        if cause.stack:
-            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
-    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
-    warn_once(("skipped", record.function, line), text)
 
 
 def show(entry: "CacheEntry") -> None:
