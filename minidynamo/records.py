@@ -94,7 +94,7 @@ class FrameRecord(Timed):
     # `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
-    misses: int = 0  # calls that no entry has answered since this one, the last
+    misses: int = 0  # calls that no entry answered, while this was the last entry that was made
     walk: Any = None  # of `explain`: what lay on the stack before each instruction
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
     # replacement code steps it

@@ -92,7 +92,7 @@ def skip_reason(code: types.CodeType) -> str | None:
     file = code.co_filename
     if file.startswith(OURS):
         return "minidynamo's own code"
-    if file.startswith(MINIINDUCTOR):  # what autograd and programs call of a compiled graph's
+    if file.startswith(MINIINDUCTOR):  # a compiled graph's functions, called by autograd
         return "miniinductor's own code"
     if file.startswith(TORCH):
         return None if is_compiled_torch(code) else "torch's own code"
