@@ -158,9 +158,7 @@ rules(
 
 
 # ---- copy: transformers copies its configurations in `forward`
-PROTOCOL = """
-    __copy__ __deepcopy__ __reduce_ex__ __reduce__ __getstate__ __setstate__ __slots__
-    """.split()
+PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
 
 
 def copied(tx: Frame, value: Any, done: dict[int, Any], deep: bool = True) -> Any:
@@ -179,7 +177,7 @@ def copied(tx: Frame, value: Any, done: dict[int, Any], deep: bool = True) -> An
         is_same = value.cls is tuple and items == value.items
         return done.setdefault(id(value), value if is_same else TupleVar(items, value.cls))
     is_container = isinstance(value, (DictVar, ListVar, SetVar))
-    made: Any = value.call_method(tx, "copy", [], {}) if is_container else blank(value)
+    made: Any = value.call_method(tx, "copy", [], {}) if is_container else blank(value, deep)
     done[id(value)] = made
     if is_container and not deep:
         return made
@@ -194,12 +192,13 @@ def copied(tx: Frame, value: Any, done: dict[int, Any], deep: bool = True) -> An
     return made
 
 
-def blank(value: Any) -> ObjectVar:
+def blank(value: Any, deep: bool) -> ObjectVar:
     """A plain object of the same class without fields; a break for what has its own protocol."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
     if not plain or value.payload is not None or value.fields is None:
         raise Break("C function", f"copying {value}")
-    if any(lookup(value.cls, name)[0] not in (None, object) for name in PROTOCOL):
+    names = ("__deepcopy__" if deep else "__copy__", *PROTOCOL)
+    if any(lookup(value.cls, name)[0] not in (None, object) for name in names):
         raise Break("C function", f"copying {value}")
     return ObjectVar(value.cls, fields=DictVar({}))
 
