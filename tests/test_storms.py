@@ -144,6 +144,7 @@ FROM_ZERO = lambdas(
 )
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", FROM_ZERO)
 def test_a_counter_is_a_symbol_from_its_second_value_on(name, backend):
     function = FROM_ZERO[name]

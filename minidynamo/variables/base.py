@@ -325,8 +325,8 @@ def can_change(cls: type) -> bool:
 
 
 # What `lookup` was asked in this attempt.  (Module variables, as some callers have no frame; one
-# frame is traced at a time.)  Classes whose MRO was walked, in order; and (class, name) -> what this
-# class itself defines, or MISSING.
+# frame is traced at a time.)  Classes whose MRO was walked, in order; and (class, name) -> what
+# this class itself defines, or MISSING.
 WALKED: dict[type, None] = {}
 FOUND: dict[tuple[type, str], Any] = {}
 

@@ -144,7 +144,7 @@ class SuperVar(Variable):
     cls = super
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        # A class as the object is bound as a class, unless `start` is its metaclass or a base of that.
+        # A class is bound as a class, unless `start` is its metaclass, or a base of that.
         bound_to_class = (
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )
