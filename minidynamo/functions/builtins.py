@@ -91,7 +91,7 @@ def is_callable(value: Variable) -> bool:
 def _type(tx: Frame, value: Variable, *more: Variable, **kwargs: Variable) -> Variable:
     if more:
         raise Break("class", "a class that is made in the frame", "define the class outside")
-    return tx.output.wrap_pinned(value.python_type())
+    return ClassVar(value.python_type())
 
 
 def of_class(cls: type, result: Variable, name: str) -> Variable:

@@ -237,10 +237,9 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
 
 def closure_of(builder: OutputGraph, function: Any, code: types.CodeType) -> tuple[CellVar, ...]:
     """A variable for each cell of the function's closure."""
-    closure = []
+    tree, closure = builder.tree, []
     for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
-        inside = builder.tree.free(n, name)
-        closure.append(builder.wrap_cell(cell, builder.tree.free_cell(n), inside))
+        closure.append(builder.wrap_cell(cell, tree.free_cell(n), tree.free(n, name)))
         closure[-1].cell = name
     return tuple(closure)
 
