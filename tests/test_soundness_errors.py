@@ -193,24 +193,25 @@ def test_generator():
 
 
 ONE = torch.tensor([True, False, True])
-TAKES_A_NUMBER = {
-    "full": lambda n, d: torch.full((3,), n, dtype=d),
-    "full of nothing": lambda n, d: torch.full((), n, dtype=d),
-    "full_like": lambda n, d: torch.full_like(torch.zeros(3), n, dtype=d),
-    "new_full": lambda n, d: torch.zeros(3).new_full((2,), n, dtype=d),
-    "fill_": lambda n, d: torch.zeros(3, dtype=d).fill_(n),
-    "masked_fill": lambda n, d: torch.zeros(3, dtype=d).masked_fill(ONE, n),
-    "index_fill": lambda n, d: torch.zeros(3, dtype=d).index_fill(0, torch.tensor([1]), n),
-    "scatter": lambda n, d: torch.zeros(3, dtype=d).scatter(0, torch.tensor([1]), n),
-    "pad": lambda n, d: torch.nn.functional.pad(torch.zeros(3, dtype=d), (1, 1), value=n),
-    "fill_diagonal_": lambda n, d: torch.zeros(3, 3, dtype=d).fill_diagonal_(n),
-    "clamp": lambda n, d: torch.ones(3, dtype=d).clamp(max=n),
-    "hardtanh": lambda n, d: torch.nn.functional.hardtanh(torch.ones(3, dtype=d), -1, n),
-    "threshold": lambda n, d: torch.nn.functional.threshold(torch.ones(3, dtype=d), 0, n),
-    "add": lambda n, d: torch.zeros(3, dtype=d) + n,
-    "alpha": lambda n, d: torch.add(torch.ones(3, dtype=d), torch.ones(3, dtype=d), alpha=n),
-    "addcmul": lambda n, d: torch.addcmul(*[torch.ones(3, dtype=d)] * 3, value=n),
-}
+TAKES_A_NUMBER = lambdas(
+    "n, d",
+    globals(),
+    """
+    full: torch.full((3,), n, dtype=d); full of nothing: torch.full((), n, dtype=d);
+    full_like: torch.full_like(torch.zeros(3), n, dtype=d);
+    new_full: torch.zeros(3).new_full((2,), n, dtype=d); fill_: torch.zeros(3, dtype=d).fill_(n);
+    masked_fill: torch.zeros(3, dtype=d).masked_fill(ONE, n);
+    index_fill: torch.zeros(3, dtype=d).index_fill(0, torch.tensor([1]), n);
+    scatter: torch.zeros(3, dtype=d).scatter(0, torch.tensor([1]), n);
+    pad: F.pad(torch.zeros(3, dtype=d), (1, 1), value=n);
+    fill_diagonal_: torch.zeros(3, 3, dtype=d).fill_diagonal_(n);
+    clamp: torch.ones(3, dtype=d).clamp(max=n); add: torch.zeros(3, dtype=d) + n;
+    hardtanh: F.hardtanh(torch.ones(3, dtype=d), -1, n);
+    threshold: F.threshold(torch.ones(3, dtype=d), 0, n);
+    alpha: torch.add(torch.ones(3, dtype=d), torch.ones(3, dtype=d), alpha=n);
+    addcmul: torch.addcmul(*[torch.ones(3, dtype=d)] * 3, value=n)
+    """,
+)
 TOO_LARGE = [(300, torch.uint8), (-1, torch.uint8), (2**31, torch.int32), (-200, torch.int8)]
 TOO_LARGE += [(1e10, torch.float16), (1e39, torch.float32), (1e39, torch.bfloat16)]
 TOO_LARGE += [(math.inf, torch.int32), (math.nan, torch.int64), (math.inf, torch.float16)]
