@@ -143,22 +143,24 @@ class CppScope(Scope):
 
 
 class TableScope(CppScope):
-    """Values that depend on one loop variable only: each is an array, which is filled once before
-    the loops.  Positions and weights of resampling are such, and the deviations of channels.
+    """Values that depend on one loop variable only, or on two: each is an array, which is filled
+    once before the loops.  Positions and weights of resampling are such, and packed rows.
 
-    place: "[x0]", the element of an iteration."""
+    place: "[x0]", the element of an iteration.  sizes: "[64]", of the array."""
 
-    def __init__(self, parent: CppScope, place: str, count: int):
+    def __init__(self, parent: CppScope, place: str, sizes: str):
         super().__init__(parent)
-        self.place, self.count = place, count
+        self.place, self.sizes = place, sizes
         self.arrays: list[Statement] = []
 
     def temporary(self, expression: str, c_type: str) -> str:
-        array = self.fresh("tmp")
-        name = self.known[expression, c_type] = f"{array}{self.place}"
-        self.makers[name] = [playing.value]
-        self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
-        self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
+        name = self.lookup((expression, c_type))
+        if name is None:
+            array = self.fresh("tmp")
+            name = self.known[expression, c_type] = f"{array}{self.place}"
+            makers = self.makers[name] = [playing.value]
+            self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}{self.sizes};"))
+            self.lines.append(Line(f"{name} = {expression};", origin=makers))
         return name
 
 

@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import stride_of
+from ...ir.dependencies import Instruction, stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -121,7 +121,7 @@ class CppKernelWriter(CppExpressions):
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
-        self.tables: list[tuple[sympy.Symbol, TableScope]] = []
+        self.tables: list[tuple[list[tuple], TableScope]] = []
         self.table_of = {}
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
@@ -160,13 +160,19 @@ class CppKernelWriter(CppExpressions):
             found = [i for body in bodies for i in body.depending_only_on([v])]
             is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
             if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
-                table = TableScope(self.outside, f"[{v}]", n)
-                self.tables.append((v, table))
-                self.table_of.update(dict.fromkeys(map(id, found), table))
-                self.outside = CppScope(table)
+                self.add_table([(v, 0, n)], found)
         if self.tables:
             constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
+
+    def add_table(self, loops: list[tuple], found: Iterable[Instruction]) -> None:
+        """Compute once what the instructions say, which depends on these loops only.  loops:
+        (variable, 0, size); the first runs over lanes."""
+        place, sizes = ("".join(f"[{loop[k]}]" for loop in loops) for k in (0, 2))
+        table = TableScope(self.outside, place, sizes)
+        self.tables.append((loops, table))
+        self.table_of.update(dict.fromkeys(map(id, found), table))
+        self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
@@ -197,10 +203,9 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        for variable, table in reversed(self.tables):
-            pragma = Pragma(simd=config.vectorize)
-            fill = self.vector_loop(variable, 0, table.count, table.lines, pragma)
-            loops = [*table.arrays, *fill, *loops]
+        for (lane, *around), table in reversed(self.tables):
+            fill = self.vector_loop(*lane, table.lines, Pragma(simd=config.vectorize))
+            loops = [*table.arrays, *nest(fill, around), *loops]
         return self.function([*self.constants.lines, *loops] if self.tables else loops)
 
     def function(self, lines: list[Statement]) -> Kernel:

@@ -61,7 +61,7 @@ import torch
 
 from ... import config
 from ...devices import vector_bits
-from ...ir.dependencies import Access, int_or_none, stride_of
+from ...ir.dependencies import int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
@@ -146,6 +146,7 @@ def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
+MOST_PACKED = 1 << 17  # elements of short rows that are copied
 
 
 class Rows(Plain):
@@ -170,13 +171,23 @@ class Rows(Plain):
             # else one value per row (a mean, a weight): read once either way
             if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
-        return sum(map(self.direction, reads)) > 0
+        return sum(self.direction(access.index) for access in reads) > 0
 
-    def direction(self, access: Access) -> int:
+    def direction(self, index: sympy.Expr) -> int:
         """1: memory runs along the columns; -1: along the rows."""
         last = self.plan.x[-1], self.plan.r[-1]
-        column, row = (int_or_none(stride_of(access.index, v)) for v in last)
-        return (column == 1 and row != 1) - (row == 1 and column != 1)
+        column, row = (int_or_none(stride_of(index, v)) for v in last)
+        along_columns = column == 1 and row != 1
+        return self.is_packed(index) or along_columns - (row == 1 and column not in (0, 1))
+
+    def is_packed(self, index: sympy.Expr) -> bool:
+        """Are the same short rows read many times?  Then a copy of them lies along the columns."""
+        plan = self.plan
+        rows, columns, last = plan.inner[-1], plan.outer[-1], (plan.r[-1], plan.x[-1])
+        if index.free_symbols != set(last) or stride_of(index, last[1]) == 1:
+            return False
+        is_small = longest(rows * columns) <= MOST_PACKED
+        return is_small and rows <= columns <= plan.outer_count // 16
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -199,6 +210,12 @@ class Rows(Plain):
 
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.plan
+        instructions = [i for body in plan.bodies.values() for i in body.instructions]
+        packed = [i for i in instructions if i.op == "load" and self.is_packed(i.args[1])]
+        if packed:
+            loops = [(plan.r[-1], 0, plan.inner[-1]), (plan.x[-1], 0, plan.outer[-1])]
+            room = MOST_PACKED // (plan.inner[-1] * plan.outer[-1])
+            writer.add_table(loops, packed[:room])
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         # of all columns, or of those in a block
@@ -266,7 +283,7 @@ class Rows(Plain):
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
         once = writer.outside.beside()  # the same in all rows and columns
-        table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
+        table = TableScope(once, self.at, f"[{self.block_width}]")  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
@@ -278,7 +295,6 @@ class Rows(Plain):
         for node in nodes:
             writer.play(node)
         accumulators = writer.accumulators
-        writer.table_of.clear()
 
         def columns(parts: "Sums") -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]
