@@ -117,6 +117,8 @@ def combined(mode: str, there: str, value: Value, c_type: str) -> str:
 class CppScope(Scope):
     """The statements of one nesting level."""
 
+    place = ""  # of the element that is computed, where each value is an array
+
     def __init__(self, parent: "CppScope | None" = None, is_mask: bool = False):
         super().__init__(parent)
         self.lines: list[Statement] = []
@@ -132,10 +134,16 @@ class CppScope(Scope):
         """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))
         if name is None:
-            name = self.known[expression, c_type] = self.fresh("tmp")
+            new = self.fresh("tmp")
+            name = self.known[expression, c_type] = new + self.place
             makers = self.makers[name] = [playing.value]
-            self.lines.append(Line(f"const {c_type} {name} = {expression};", origin=makers))
+            target = self.declared(new, c_type)
+            self.lines.append(Line(f"{target} = {expression};", origin=makers))
         return name
+
+    def declared(self, name: str, c_type: str) -> str:
+        """What stands on the left where the value of that name is computed."""
+        return f"const {c_type} {name}"
 
     def add(self, line: str, origin: Any = None) -> None:
         """origin: what the line is for, if not for the instruction that is being played."""
@@ -143,25 +151,20 @@ class CppScope(Scope):
 
 
 class TableScope(CppScope):
-    """Values that depend on one loop variable only, or on two: each is an array, which is filled
-    once before the loops.  Positions and weights of resampling are such, and packed rows.
+    """Values that depend on few loop variables only: each is an array, which is filled once before
+    the loops.  Positions and weights of resampling are such, the deviations of channels, and short
+    rows that are read many times.
 
-    place: "[x0]", the element of an iteration.  sizes: "[64]", of the array."""
+    place: "[x0]", the element of an iteration.  array: "{} {}[64];", of a type and a name."""
 
-    def __init__(self, parent: CppScope, place: str, sizes: str):
+    def __init__(self, parent: CppScope, place: str, array: str):
         super().__init__(parent)
-        self.place, self.sizes = place, sizes
+        self.place, self.array = place, array
         self.arrays: list[Statement] = []
 
-    def temporary(self, expression: str, c_type: str) -> str:
-        name = self.lookup((expression, c_type))
-        if name is None:
-            array = self.fresh("tmp")
-            name = self.known[expression, c_type] = f"{array}{self.place}"
-            makers = self.makers[name] = [playing.value]
-            self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}{self.sizes};"))
-            self.lines.append(Line(f"{name} = {expression};", origin=makers))
-        return name
+    def declared(self, name: str, c_type: str) -> str:
+        self.arrays.append(Line(self.array.format(ARRAY_TYPES.get(c_type, c_type), name)))
+        return name + self.place
 
 
 class CppExpressions(OpsHandler):

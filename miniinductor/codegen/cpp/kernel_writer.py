@@ -121,7 +121,7 @@ class CppKernelWriter(CppExpressions):
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
-        self.tables: list[tuple[list[tuple], TableScope]] = []
+        self.tables: list[tuple[dict[sympy.Symbol, Size], TableScope]] = []
         self.table_of = {}
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
@@ -160,16 +160,16 @@ class CppKernelWriter(CppExpressions):
             found = [i for body in bodies for i in body.depending_only_on([v])]
             is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
             if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
-                self.add_table([(v, 0, n)], found)
+                self.add_table({v: n}, found)
         if self.tables:
             constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
 
-    def add_table(self, loops: list[tuple], found: Iterable[Instruction]) -> None:
-        """Compute once what the instructions say, which depends on these loops only.  loops:
-        (variable, 0, size); the first runs over lanes."""
-        place, sizes = ("".join(f"[{loop[k]}]" for loop in loops) for k in (0, 2))
-        table = TableScope(self.outside, place, sizes)
+    def add_table(self, loops: dict[sympy.Symbol, Size], found: Iterable[Instruction]) -> None:
+        """Compute once what the instructions say, which depends on these loops only."""
+        place, count = flatten(loops, loops.values()), self.size(math.prod(loops.values()))
+        array = f"mini::Table<{{}}> {{}}({count});"
+        table = TableScope(self.outside, f"[{self.index(place)}]", array)
         self.tables.append((loops, table))
         self.table_of.update(dict.fromkeys(map(id, found), table))
         self.outside = CppScope(table)
@@ -203,9 +203,11 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        for (lane, *around), table in reversed(self.tables):
+        for variables, table in reversed(self.tables):
+            lane, *around = [(v, 0, self.size(n)) for v, n in variables.items()]
             fill = self.vector_loop(*lane, table.lines, Pragma(simd=config.vectorize))
-            loops = [*table.arrays, *nest(fill, around), *loops]
+            fill = nest(fill, around, self.layout.threads(len(around)))
+            loops = [*table.arrays, *fill, *loops]
         return self.function([*self.constants.lines, *loops] if self.tables else loops)
 
     def function(self, lines: list[Statement]) -> Kernel:

@@ -61,7 +61,7 @@ import torch
 
 from ... import config
 from ...devices import vector_bits
-from ...ir.dependencies import int_or_none, stride_of
+from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
@@ -146,7 +146,6 @@ def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
-MOST_PACKED = 1 << 17  # elements of short rows that are copied
 
 
 class Rows(Plain):
@@ -164,30 +163,40 @@ class Rows(Plain):
             return False
         if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
             return False
+        bodies = plan.bodies.values()
+        loads = [i.args for body in bodies for i in body.instructions if i.op == "load"]
+        # what is read -> the loops over a copy of it that lies along the columns
+        self.packed = {read: loops for read in loads if (loops := self.short_rows(read[1]))}
         reads = [
             access
-            for body in plan.bodies.values()
+            for body in bodies
             for access in (body.reads() if body.inner else ())
             # else one value per row (a mean, a weight): read once either way
             if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
-        return sum(self.direction(access.index) for access in reads) > 0
+        return sum(map(self.direction, reads)) > 0
 
-    def direction(self, index: sympy.Expr) -> int:
-        """1: memory runs along the columns; -1: along the rows."""
+    def direction(self, access: Access) -> int:
+        """1: memory, or a copy of it, runs along the columns; -1: along the rows."""
+        if access[:2] in self.packed:
+            return 1
         last = self.plan.x[-1], self.plan.r[-1]
-        column, row = (int_or_none(stride_of(index, v)) for v in last)
-        along_columns = column == 1 and row != 1
-        return self.is_packed(index) or along_columns - (row == 1 and column not in (0, 1))
+        column, row = (int_or_none(stride_of(access.index, v)) for v in last)
+        return (column == 1 and row != 1) - (row == 1 and column not in (0, 1))
 
-    def is_packed(self, index: sympy.Expr) -> bool:
-        """Are the same short rows read many times?  Then a copy of them lies along the columns."""
-        plan = self.plan
-        rows, columns, last = plan.inner[-1], plan.outer[-1], (plan.r[-1], plan.x[-1])
-        if index.free_symbols != set(last) or stride_of(index, last[1]) == 1:
-            return False
-        is_small = longest(rows * columns) <= MOST_PACKED
-        return is_small and rows <= columns <= plan.outer_count // 16
+    def short_rows(self, index: sympy.Expr) -> dict[sympy.Symbol, Size]:
+        """The loops over short rows that are read many times, or nothing."""
+        plan, used, (row, column) = (
+            self.plan,
+            index.free_symbols,
+            (self.plan.r[-1], self.plan.x[-1]),
+        )
+        every = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
+        loops = {v: size for v, size in every if v in used}
+        is_row = {row, column} <= used <= loops.keys() and stride_of(index, column) != 1
+        is_short = estimate(plan.inner[-1:]) <= estimate(plan.outer[-1:])
+        is_read_again = 16 * estimate(loops.values()) <= plan.outer_count * plan.inner_count
+        return loops if is_row and is_short and is_read_again else {}
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -211,11 +220,8 @@ class Rows(Plain):
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.plan
         instructions = [i for body in plan.bodies.values() for i in body.instructions]
-        packed = [i for i in instructions if i.op == "load" and self.is_packed(i.args[1])]
-        if packed:
-            loops = [(plan.r[-1], 0, plan.inner[-1]), (plan.x[-1], 0, plan.outer[-1])]
-            room = MOST_PACKED // (plan.inner[-1] * plan.outer[-1])
-            writer.add_table(loops, packed[:room])
+        for read, loops in self.packed.items():
+            writer.add_table(loops, [i for i in instructions if i.args == read])
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         # of all columns, or of those in a block
@@ -283,7 +289,8 @@ class Rows(Plain):
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
         once = writer.outside.beside()  # the same in all rows and columns
-        table = TableScope(once, self.at, f"[{self.block_width}]")  # of the columns, in all rows
+        array = f"{{}} {{}}[{self.block_width}];"
+        table = TableScope(once, self.at, array)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
