@@ -51,7 +51,6 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL_FLOATS.items()},
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
-ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
@@ -76,6 +75,11 @@ def memory_type(dtype: torch.dtype) -> str:
 
 def compute_type(dtype: torch.dtype) -> str:
     return TYPES[dtype][1]
+
+
+def array_type(c_type: str) -> str:
+    """The type of the elements of an array: gcc takes bools one by one."""
+    return "uint8_t" if c_type == "bool" else c_type
 
 
 def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
@@ -163,7 +167,7 @@ class TableScope(CppScope):
         self.arrays: list[Statement] = []
 
     def declared(self, name: str, c_type: str) -> str:
-        self.arrays.append(Line(self.array.format(ARRAY_TYPES.get(c_type, c_type), name)))
+        self.arrays.append(Line(self.array.format(array_type(c_type), name)))
         return name + self.place
 
 

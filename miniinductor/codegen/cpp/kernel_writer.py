@@ -119,8 +119,8 @@ class CppKernelWriter(CppExpressions):
         self.has_scatter = bool(group.targets)
         self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
-        self.outside = CppScope()  # statements per outer iteration
-        self.constants = self.outside  # statements before the loops, of no variable
+        self.constants = CppScope()  # statements before the loops, of no variable
+        self.outside = CppScope(self.constants)  # statements per outer iteration
         self.tables: list[tuple[dict[sympy.Symbol, Size], TableScope]] = []
         self.table_of = {}
         self.inner_symbols = set()
@@ -208,7 +208,7 @@ class CppKernelWriter(CppExpressions):
             fill = self.vector_loop(*lane, table.lines, Pragma(simd=config.vectorize))
             fill = nest(fill, around, self.layout.threads(len(around)))
             loops = [*table.arrays, *fill, *loops]
-        return self.function([*self.constants.lines, *loops] if self.tables else loops)
+        return self.function([*self.constants.lines, *loops])
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))

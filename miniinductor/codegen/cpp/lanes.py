@@ -31,7 +31,7 @@ import sympy
 from ... import config
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
-from .expressions import ARRAY_TYPES, CppScope, compute_type
+from .expressions import CppScope, array_type, compute_type
 from .statements import BeforeLanes, Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Plain:
         writer, plan = self.writer, self.plan
         for name, array in writer.scratch.items():
             c_type = compute_type(writer.buffers[name].layout.dtype)
-            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
+            declared = f"{array_type(c_type)} {array}[{plan.inner_count}];"
             writer.outside.add(declared, STACK)
         for stage in plan.stages():
             inner_nodes = plan.nodes_of(stage, inner=True)

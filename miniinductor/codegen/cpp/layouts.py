@@ -68,7 +68,7 @@ from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
-from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
+from .expressions import CppScope, TableScope, array_type, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
@@ -163,40 +163,33 @@ class Rows(Plain):
             return False
         if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
             return False
+        loops = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
+        self.copied = {
+            v: size for v, size in loops if v not in plan.x[-2:-1]
+        }  # loops of packed rows
         bodies = plan.bodies.values()
-        loads = [i.args for body in bodies for i in body.instructions if i.op == "load"]
-        # what is read -> the loops over a copy of it that lies along the columns
-        self.packed = {read: loops for read in loads if (loops := self.short_rows(read[1]))}
-        reads = [
-            access
-            for body in bodies
-            for access in (body.reads() if body.inner else ())
-            # else one value per row (a mean, a weight): read once either way
-            if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
-        ]
-        return sum(map(self.direction, reads)) > 0
+        loads = [i for body in bodies for i in body.instructions if i.op == "load"]
+        self.packed = [i for i in loads if self.is_packed(i.args[1])]
+        reads = [access for body in bodies if body.inner for access in body.reads()]
+        # packed reads are among them, too, as they lie in memory
+        return 2 * len(self.packed) + sum(map(self.direction, reads)) > 0
 
     def direction(self, access: Access) -> int:
-        """1: memory, or a copy of it, runs along the columns; -1: along the rows."""
-        if access[:2] in self.packed:
-            return 1
+        """1: memory runs along the columns; -1: along the rows.  What is the same in all rows, or
+        in all columns, is read once either way."""
         last = self.plan.x[-1], self.plan.r[-1]
         column, row = (int_or_none(stride_of(access.index, v)) for v in last)
-        return (column == 1 and row != 1) - (row == 1 and column not in (0, 1))
+        if 0 in (column, row) and not is_indirect(access.index):
+            return 0
+        return (column == 1) - (row == 1)
 
-    def short_rows(self, index: sympy.Expr) -> dict[sympy.Symbol, Size]:
-        """The loops over short rows that are read many times, or nothing."""
-        plan, used, (row, column) = (
-            self.plan,
-            index.free_symbols,
-            (self.plan.r[-1], self.plan.x[-1]),
-        )
-        every = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
-        loops = {v: size for v, size in every if v in used}
-        is_row = {row, column} <= used <= loops.keys() and stride_of(index, column) != 1
-        is_short = estimate(plan.inner[-1:]) <= estimate(plan.outer[-1:])
-        is_read_again = 16 * estimate(loops.values()) <= plan.outer_count * plan.inner_count
-        return loops if is_row and is_short and is_read_again else {}
+    def is_packed(self, index: sympy.Expr) -> bool:
+        """Does it read short rows, the same ones in all iterations of the loop around the columns?
+        They are copied, so that they lie along the columns."""
+        plan = self.plan
+        if index.free_symbols != self.copied.keys() or stride_of(index, plan.x[-1]) == 1:
+            return False
+        return plan.inner_count <= estimate(plan.outer[-1:]) and estimate(plan.outer[-2:-1]) >= 32
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -219,9 +212,8 @@ class Rows(Plain):
 
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.plan
-        instructions = [i for body in plan.bodies.values() for i in body.instructions]
-        for read, loops in self.packed.items():
-            writer.add_table(loops, [i for i in instructions if i.args == read])
+        if self.packed:
+            writer.add_table(self.copied, self.packed)
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         # of all columns, or of those in a block
@@ -280,7 +272,7 @@ class Rows(Plain):
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
                 c_type = compute_type(value.dtype)
-                declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.block_width}];"
+                declared = f"{array_type(c_type)} {array}[{self.block_width}];"
                 lines.append(Line(declared, origin=STACK))
                 scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.along(*self.columns, scope.lines)

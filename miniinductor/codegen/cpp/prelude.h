@@ -43,7 +43,7 @@ SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
 #endif
 
 extern "C" { float sinf(float); float cosf(float); double sin(double); double cos(double); }
-extern "C" { void* aligned_alloc(__SIZE_TYPE__, __SIZE_TYPE__); void free(void*); }
+extern "C" { void* aligned_alloc(uint64_t, uint64_t); void free(void*); }
 
 namespace mini {
 #define INLINE __attribute__((always_inline))
@@ -252,9 +252,9 @@ OF_LANES(any, a | b)
 // --- values that are computed once, for each iteration of some loops ------------------------------
 template <class T> struct Table {
     T* const values;
-    INLINE Table(int64_t n) : values((T*)aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64)) {}
-    INLINE ~Table() { free(values); }
-    INLINE T& operator[](int64_t k) const { return values[k]; }
+    Table(int64_t n) : values((T*)aligned_alloc(64, (n * sizeof(T) | 63) + 1)) {}
+    ~Table() { free(values); }
+    operator T*() const { return values; }
 };
 
 // --- axes that change places ---------------------------------------------------------------------
