@@ -161,9 +161,8 @@ class CppKernelWriter(CppExpressions):
             is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
             if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
                 self.add_table({v: n}, found)
-        if self.tables:
-            constants = [id(i) for body in bodies for i in body.depending_only_on([])]
-            self.table_of.update(dict.fromkeys(constants, self.constants))
+        constants = [id(i) for body in bodies for i in body.depending_only_on([])]
+        self.table_of.update(dict.fromkeys(constants, self.constants))
 
     def add_table(self, loops: dict[sympy.Symbol, Size], found: Iterable[Instruction]) -> None:
         """Compute once what the instructions say, which depends on these loops only."""
@@ -205,7 +204,7 @@ class CppKernelWriter(CppExpressions):
         loops = self.layout.loop_nest(self.layout.kernel_body())
         for variables, table in reversed(self.tables):
             lane, *around = [(v, 0, self.size(n)) for v, n in variables.items()]
-            fill = self.vector_loop(*lane, table.lines, Pragma(simd=config.vectorize))
+            fill = self.layout.along(*lane, table.lines)
             fill = nest(fill, around, self.layout.threads(len(around)))
             loops = [*table.arrays, *fill, *loops]
         return self.function([*self.constants.lines, *loops])
@@ -397,6 +396,11 @@ class CppKernelWriter(CppExpressions):
                 result = results[value.text](value.dtype, place)
                 self.store(name, index, Value(result, value.dtype), mode)
 
+    @property
+    def has_one_element(self) -> bool:
+        """Is there no loop of what is reduced, or scanned?"""
+        return self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
+
     def reduction(
         self,
         dtype: torch.dtype,
@@ -407,9 +411,8 @@ class CppKernelWriter(CppExpressions):
     ) -> Value:
         from .reductions import ACCUMULATORS
 
-        is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         make = ACCUMULATORS[kind]
-        if is_one_element:  # nothing to reduce
+        if self.has_one_element:  # nothing to reduce
             return make.of_one(self, value, dtype)
         element_dtype = src_dtype if make.of_elements else dtype
         accumulator = make(self.outside.fresh("acc"), kind, element_dtype)
@@ -419,7 +422,7 @@ class CppKernelWriter(CppExpressions):
 
     def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
         """A running total: each iteration of the loop has a result of its own."""
-        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
+        if self.has_one_element:
             # 0 + -0.0 is 0.0
             plus_zero = Value(f"({value} + 0)", dtype, value.inner)
             return plus_zero if kind == "sum" else value

@@ -159,14 +159,12 @@ class Rows(Plain):
         """Does memory run along the last outer loop, rather than along the reduction's, in more
         reads than the other way round?"""
         writer, plan = self.writer, self.plan
-        if not config.row_reductions or plan.is_pointwise or not plan.outer:
-            return False
-        if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
+        is_apart = writer.group.has_scan or writer.has_scatter or plan.is_pointwise
+        if is_apart or not config.row_reductions or plan.outer_count < 2:
             return False
         loops = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
-        self.copied = {
-            v: size for v, size in loops if v not in plan.x[-2:-1]
-        }  # loops of packed rows
+        # loops of packed rows
+        self.copied = {v: size for v, size in loops if v not in plan.x[-2:-1]}
         bodies = plan.bodies.values()
         loads = [i for body in bodies for i in body.instructions if i.op == "load"]
         self.packed = [i for i in loads if self.is_packed(i.args[1])]
@@ -189,7 +187,8 @@ class Rows(Plain):
         plan = self.plan
         if index.free_symbols != self.copied.keys() or stride_of(index, plan.x[-1]) == 1:
             return False
-        return plan.inner_count <= estimate(plan.outer[-1:]) and estimate(plan.outer[-2:-1]) >= 32
+        again, columns = estimate(plan.outer[-2:-1]), estimate(plan.outer[-1:])
+        return again >= 32 and plan.inner_count <= 4 * columns
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -197,8 +196,8 @@ class Rows(Plain):
         blocks = 1
         if self.writer.parallel:
             blocks = max(1, torch.get_num_threads() // estimate(others))
-        kinds = [k for body in self.plan.bodies.values() for k in body.reduction_kinds()]
-        has_places = any(kind.startswith("arg") for kind in kinds)
+        bodies = self.plan.bodies.values()
+        has_places = any(k.startswith("arg") for body in bodies for k in body.reduction_kinds())
         self.shares = 1  # of rows, one for each thread
         if (
             isinstance(last, int)
