@@ -581,6 +581,16 @@ LANES = {
     "few rows": (lambda x, m: x * torch.exp(m), [(3, 7, 3), (3,)], None),
     "exp of a row": (lambda x, m: x * torch.exp(m), [(5, 30, 70), (5, 1, 70)], None),
     "columns": (lambda x, y: ((x / y) * (x - torch.exp(y))).sum(0), [(50, 37), (37,)], None),
+    "products": (lambda x, y: (x[:, :, None] * y).sum(1), [(35, 19), (19, 37)], "acc0[37]"),
+    "batch": (
+        lambda x, y: (x[:, :, None] - y[:, None]).prod(-1),
+        [(2, 33, 9), (2, 35, 9)],
+        "Table",
+    ),
+    "flipped": (lambda x, y: (x[:, None] - y.flip(1)).amin(-1), [(33, 19), (17, 19)], "Table"),
+    "in two": (lambda x, y: torch.logsumexp(x[:, None] * y, -1), [(40, 19), (17, 19)], "Table"),
+    "padded": (lambda x, y: (x[:, None] - F.pad(y, (1, 2))).sum(-1), [(33, 19), (35, 16)], None),
+    "long rows": (lambda x, y: (x[:, None] - y).sum(-1), [(33, 300), (70, 300)], "not Table"),
 }
 
 
@@ -630,6 +640,21 @@ def test_what_only_the_column_decides_is_computed_once():
     *before, rows = source_of(norm, x).split("for (int64_t r0 =")
     assert "mini::rsqrt" in before[-1] and "mini::rsqrt" not in rows
     torch.testing.assert_close(minidynamo.compile(norm)(x), norm(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_short_rows_that_are_read_many_times_lie_along_the_columns(dtype):
+    """They are copied and converted once; the number of points may be symbolic, or zero."""
+    distances = lambda d: (d.square().sum(-1).sqrt(), d.abs().amax(-1), d.argmin(-1))  # noqa: E731
+    compiled = minidynamo.compile(lambda x, y: distances(x[:, None] - y), fullgraph=True)
+    for many, few in [(40, 33), (57, 21), (1, 38), (33, 1), (0, 20)]:
+        x, y = torch.randn(many, 17).to(dtype), torch.randn(few, 17).to(dtype)
+        x[:1, 3] = math.nan
+        torch.testing.assert_close(compiled(x, y), distances(x[:, None] - y), equal_nan=True)
+        if many >= 40:
+            [kernel] = last_compiled().backend_record.kernels
+            before, loops = kernel.source.split("acc0", 1)
+            assert "mini::Table" in before and "in1[" not in loops
 
 
 def test_what_turns_its_input_in_memory_is_tiled_beside_a_reduction():
