@@ -646,6 +646,7 @@ def test_what_only_the_column_decides_is_computed_once():
 def test_short_rows_that_are_read_many_times_lie_along_the_columns(dtype):
     """They are copied and converted once; the number of points may be symbolic, or zero."""
     distances = lambda d: (d.square().sum(-1).sqrt(), d.abs().amax(-1), d.argmin(-1))  # noqa: E731
+    minidynamo.reset()
     compiled = minidynamo.compile(lambda x, y: distances(x[:, None] - y), fullgraph=True)
     for many, few in [(40, 33), (57, 21), (1, 38), (33, 1), (0, 20)]:
         x, y = torch.randn(many, 17).to(dtype), torch.randn(few, 17).to(dtype)
