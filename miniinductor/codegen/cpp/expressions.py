@@ -159,16 +159,24 @@ class TableScope(CppScope):
     the loops.  Positions and weights of resampling are such, the deviations of channels, and short
     rows that are read many times.
 
-    place: "[x0]", the element of an iteration.  array: "{} {}[64];", of a type and a name."""
+    place: "[x0]", the element of an iteration."""
 
-    def __init__(self, parent: CppScope, place: str, array: str):
+    array = "mini::Table<{}> {}({});"
+
+    def __init__(self, parent: CppScope, place: str, count: int | str):
         super().__init__(parent)
-        self.place, self.array = place, array
+        self.place, self.count = place, count
         self.arrays: list[Statement] = []
 
     def declared(self, name: str, c_type: str) -> str:
-        self.arrays.append(Line(self.array.format(array_type(c_type), name)))
+        self.arrays.append(Line(self.array.format(array_type(c_type), name, self.count)))
         return name + self.place
+
+
+class SmallTable(TableScope):
+    """One on the stack."""
+
+    array = "{} {}[{}];"
 
 
 class CppExpressions(OpsHandler):

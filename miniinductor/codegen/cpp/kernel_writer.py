@@ -121,7 +121,7 @@ class CppKernelWriter(CppExpressions):
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.constants = CppScope()  # statements before the loops, of no variable
         self.outside = CppScope(self.constants)  # statements per outer iteration
-        self.tables: list[tuple[dict[sympy.Symbol, Size], TableScope]] = []
+        self.tables: list[tuple[dict, TableScope]] = []
         self.table_of = {}
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
@@ -167,8 +167,7 @@ class CppKernelWriter(CppExpressions):
     def add_table(self, loops: dict[sympy.Symbol, Size], found: Iterable[Instruction]) -> None:
         """Compute once what the instructions say, which depends on these loops only."""
         place, count = flatten(loops, loops.values()), self.size(math.prod(loops.values()))
-        array = f"mini::Table<{{}}> {{}}({count});"
-        table = TableScope(self.outside, f"[{self.index(place)}]", array)
+        table = TableScope(self.outside, f"[{self.index(place)}]", count)
         self.tables.append((loops, table))
         self.table_of.update(dict.fromkeys(map(id, found), table))
         self.outside = CppScope(table)
@@ -205,8 +204,7 @@ class CppKernelWriter(CppExpressions):
         for variables, table in reversed(self.tables):
             lane, *around = [(v, 0, self.size(n)) for v, n in variables.items()]
             fill = self.layout.along(*lane, table.lines)
-            fill = nest(fill, around, self.layout.threads(len(around)))
-            loops = [*table.arrays, *fill, *loops]
+            loops = [*table.arrays, *nest(fill, around), *loops]
         return self.function([*self.constants.lines, *loops])
 
     def function(self, lines: list[Statement]) -> Kernel:
@@ -379,9 +377,8 @@ class CppKernelWriter(CppExpressions):
 
     def note_scatter(self, index: sympy.Expr) -> None:
         """Does a scatter write another element in each lane?"""
-        lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
-        is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
+        is_apart = self.lane is not None and stride_of(index, self.lane) not in (0, None)
+        self.scatter_is_row_wise = is_apart and not index.free_symbols & self.inner_symbols
 
     # -- reductions
     def pending_names(self) -> set[str]:

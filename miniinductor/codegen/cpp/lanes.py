@@ -58,9 +58,8 @@ class Plain:
         """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
         writer, plan = self.writer, self.plan
         for name, array in writer.scratch.items():
-            c_type = compute_type(writer.buffers[name].layout.dtype)
-            declared = f"{array_type(c_type)} {array}[{plan.inner_count}];"
-            writer.outside.add(declared, STACK)
+            element = array_type(compute_type(writer.buffers[name].layout.dtype))
+            writer.outside.add(f"{element} {array}[{plan.inner_count}];", STACK)
         for stage in plan.stages():
             inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:

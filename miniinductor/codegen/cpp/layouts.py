@@ -18,7 +18,10 @@ thing each:
                 const float tmp0 = in0[x0 + 512*r0];
                 acc0[x0] = acc0[x0] + tmp0;
 
-    Columns are reduced in blocks, whole rows where they are short enough.
+    Columns are reduced in blocks, whole rows where they are short enough.  Short rows that are read
+    again and again, such as points whose distances from others are computed, are packed for that:
+
+        mini::Table<float> tmp1(16000);                 tmp1[1000*r0 + x1] = in1[r0 + 16*x1]
 
   * `Spread`: a reduction of much to little is itself spread over the threads.
 
@@ -68,7 +71,7 @@ from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
-from .expressions import CppScope, TableScope, array_type, compute_type, memory_type
+from .expressions import CppScope, SmallTable, array_type, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
@@ -163,13 +166,13 @@ class Rows(Plain):
         if is_apart or not config.row_reductions or plan.outer_count < 2:
             return False
         loops = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
-        # loops of packed rows
+        # the loops over rows that are packed: all but the one around the columns
         self.copied = {v: size for v, size in loops if v not in plan.x[-2:-1]}
         bodies = plan.bodies.values()
-        loads = [i for body in bodies for i in body.instructions if i.op == "load"]
+        loads = (i for body in bodies for i in body.instructions if i.op == "load")
         self.packed = [i for i in loads if self.is_packed(i.args[1])]
         reads = [access for body in bodies if body.inner for access in body.reads()]
-        # packed reads are among them, too, as they lie in memory
+        # (packed reads are among these, too: there they count as they lie in memory)
         return 2 * len(self.packed) + sum(map(self.direction, reads)) > 0
 
     def direction(self, access: Access) -> int:
@@ -270,9 +273,8 @@ class Rows(Plain):
             if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
-                c_type = compute_type(value.dtype)
-                declared = f"{array_type(c_type)} {array}[{self.block_width}];"
-                lines.append(Line(declared, origin=STACK))
+                element = array_type(compute_type(value.dtype))
+                lines.append(Line(f"{element} {array}[{self.block_width}];", origin=STACK))
                 scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.along(*self.columns, scope.lines)
 
@@ -280,8 +282,7 @@ class Rows(Plain):
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
         once = writer.outside.beside()  # the same in all rows and columns
-        array = f"{{}} {{}}[{self.block_width}];"
-        table = TableScope(once, self.at, array)  # of the columns, in all rows
+        table = SmallTable(once, self.at, self.block_width)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:

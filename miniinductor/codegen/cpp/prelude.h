@@ -42,8 +42,10 @@ VECTORS(SLEEF) SLEEF1(sin, _u35) SLEEF1(cos, _u35) SLEEF1(erfc, _u15)
 SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
 #endif
 
-extern "C" { float sinf(float); float cosf(float); double sin(double); double cos(double); }
-extern "C" { void* aligned_alloc(uint64_t, uint64_t); void free(void*); }
+extern "C" {
+    float sinf(float); float cosf(float); double sin(double); double cos(double);
+    void* aligned_alloc(uint64_t, uint64_t); void free(void*);
+}
 
 namespace mini {
 #define INLINE __attribute__((always_inline))
@@ -251,10 +253,10 @@ OF_LANES(any, a | b)
 
 // --- values that are computed once, for each iteration of some loops ------------------------------
 template <class T> struct Table {
-    T* const values;
+    T* values;
     Table(int64_t n) : values((T*)aligned_alloc(64, (n * sizeof(T) | 63) + 1)) {}
     ~Table() { free(values); }
-    operator T*() const { return values; }
+    operator T*() { return values; }
 };
 
 // --- axes that change places ---------------------------------------------------------------------
