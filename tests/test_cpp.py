@@ -373,23 +373,9 @@ def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
 
 @pytest.mark.parametrize("shape", [(50, 33), (5000, 40), (3, 700)])
 def test_statistics_over_rows(shape):
-    x = torch.randn(shape)
-
-    def variance(b):
-        count = shape[0]
-        mean = pointwise(
-            lambda s: ops.mul(s, ops.constant(1 / count, torch.float32)),
-            reduce(b, "sum", [0]),
-            realize=True,
-        )
-        centred = pointwise(ops.sub, b, mean)
-        return [mean, reduce(pointwise(lambda v: ops.mul(v, v), centred), "sum", [0])]
-
-    (mean, square), _ = run(variance, x)
-    torch.testing.assert_close(mean, x.mean(0, keepdim=True), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(
-        square, ((x - x.mean(0)) ** 2).sum(0, keepdim=True), rtol=1e-4, atol=1e-4
-    )
+    x, statistics = torch.randn(shape), lambda x: (m := x.mean(0), (x - m).square().sum(0))
+    found = minidynamo.compile(statistics, fullgraph=True)(x)
+    torch.testing.assert_close(found, statistics(x), rtol=1e-4, atol=1e-4)
 
 
 def test_where_and_masked_do_not_touch_what_the_mask_hides():
@@ -523,11 +509,7 @@ LANES = {
     "constant": (lambda x: F.pad(x, (2, 1, 1, 3), value=7.0), [(2, 3, 9, 21)], None),
     "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], None),
     "bilinear": (lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"), [(2, 3, 9, 21)], None),
-    "bilinear by corners": (
-        lambda x: F.interpolate(x, size=(40, 5), mode="bilinear", align_corners=True),
-        [(4, 3, 9, 21)],
-        None,
-    ),
+    "corners": (lambda x: F.interpolate(x, (40, 5), None, "bilinear", True), [(4, 3, 9, 21)], None),
     "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), [(1, 2, 9, 12)], None),
     "nearest": (lambda x: F.interpolate(x, size=(13, 29)), [(2, 3, 9, 21)], None),
     "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 9, 21)], None),
@@ -543,6 +525,16 @@ LANES = {
     "few rows": (lambda x, m: x * torch.exp(m), [(3, 7, 3), (3,)], None),
     "exp of a row": (lambda x, m: x * torch.exp(m), [(5, 30, 70), (5, 1, 70)], None),
     "columns": (lambda x, y: ((x / y) * (x - torch.exp(y))).sum(0), [(50, 37), (37,)], None),
+    "products": (lambda x, y: (x[:, :, None] * y).sum(1), [(35, 19), (19, 37)], "acc0[37]"),
+    "batch": (
+        lambda x, y: (x[:, :, None] - y[:, None]).prod(-1),
+        [(2, 33, 9), (2, 35, 9)],
+        "Table",
+    ),
+    "flipped": (lambda x, y: (x[:, None] - y.flip(1)).amin(-1), [(33, 19), (17, 19)], "Table"),
+    "in two": (lambda x, y: torch.logsumexp(x[:, None] * y, -1), [(40, 19), (17, 19)], "Table"),
+    "padded": (lambda x, y: (x[:, None] - F.pad(y, (1, 2))).sum(-1), [(33, 19), (35, 16)], None),
+    "long rows": (lambda x, y: (x[:, None] - y).sum(-1), [(33, 300), (70, 300)], "not Table"),
 }
 
 
@@ -592,6 +584,22 @@ def test_what_only_the_column_decides_is_computed_once():
     *before, rows = source_of(norm, x).split("for (int64_t r0 =")
     assert "mini::rsqrt" in before[-1] and "mini::rsqrt" not in rows
     torch.testing.assert_close(minidynamo.compile(norm)(x), norm(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_short_rows_that_are_read_many_times_lie_along_the_columns(dtype):
+    """They are copied and converted once; the number of points may be symbolic, or zero."""
+    distances = lambda d: (d.square().sum(-1).sqrt(), d.abs().amax(-1), d.argmin(-1))  # noqa: E731
+    minidynamo.reset()
+    compiled = minidynamo.compile(lambda x, y: distances(x[:, None] - y), fullgraph=True)
+    for many, few in [(40, 33), (57, 21), (1, 38), (33, 1), (0, 20)]:
+        x, y = torch.randn(many, 17).to(dtype), torch.randn(few, 17).to(dtype)
+        x[:1, 3] = math.nan
+        torch.testing.assert_close(compiled(x, y), distances(x[:, None] - y), equal_nan=True)
+        if many >= 40:
+            [kernel] = last_compiled().backend_record.kernels
+            before, loops = kernel.source.split("acc0", 1)
+            assert "mini::Table" in before and "in1[" not in loops
 
 
 def test_what_turns_its_input_in_memory_is_tiled_beside_a_reduction():

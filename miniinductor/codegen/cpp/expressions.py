@@ -51,7 +51,6 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL_FLOATS.items()},
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
-ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
@@ -76,6 +75,11 @@ def memory_type(dtype: torch.dtype) -> str:
 
 def compute_type(dtype: torch.dtype) -> str:
     return TYPES[dtype][1]
+
+
+def array_type(c_type: str) -> str:
+    """The type of the elements of an array: gcc takes bools one by one."""
+    return "uint8_t" if c_type == "bool" else c_type
 
 
 def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
@@ -117,6 +121,8 @@ def combined(mode: str, there: str, value: Value, c_type: str) -> str:
 class CppScope(Scope):
     """The statements of one nesting level."""
 
+    place = ""  # of the element that is computed, where each value is an array
+
     def __init__(self, parent: "CppScope | None" = None, is_mask: bool = False):
         super().__init__(parent)
         self.lines: list[Statement] = []
@@ -132,10 +138,16 @@ class CppScope(Scope):
         """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))
         if name is None:
-            name = self.known[expression, c_type] = self.fresh("tmp")
+            new = self.fresh("tmp")
+            name = self.known[expression, c_type] = new + self.place
             makers = self.makers[name] = [playing.value]
-            self.lines.append(Line(f"const {c_type} {name} = {expression};", origin=makers))
+            target = self.declared(new, c_type)
+            self.lines.append(Line(f"{target} = {expression};", origin=makers))
         return name
+
+    def declared(self, name: str, c_type: str) -> str:
+        """What stands on the left where the value of that name is computed."""
+        return f"const {c_type} {name}"
 
     def add(self, line: str, origin: Any = None) -> None:
         """origin: what the line is for, if not for the instruction that is being played."""
@@ -143,23 +155,28 @@ class CppScope(Scope):
 
 
 class TableScope(CppScope):
-    """Values that depend on one loop variable only: each is an array, which is filled once before
-    the loops.  Positions and weights of resampling are such, and the deviations of channels.
+    """Values that depend on few loop variables only: each is an array, which is filled once before
+    the loops.  Positions and weights of resampling are such, the deviations of channels, and short
+    rows that are read many times.
 
     place: "[x0]", the element of an iteration."""
 
-    def __init__(self, parent: CppScope, place: str, count: int):
+    array = "mini::Table<{}> {}({});"
+
+    def __init__(self, parent: CppScope, place: str, count: int | str):
         super().__init__(parent)
         self.place, self.count = place, count
         self.arrays: list[Statement] = []
 
-    def temporary(self, expression: str, c_type: str) -> str:
-        array = self.fresh("tmp")
-        name = self.known[expression, c_type] = f"{array}{self.place}"
-        self.makers[name] = [playing.value]
-        self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
-        self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
-        return name
+    def declared(self, name: str, c_type: str) -> str:
+        self.arrays.append(Line(self.array.format(array_type(c_type), name, self.count)))
+        return name + self.place
+
+
+class SmallTable(TableScope):
+    """One on the stack."""
+
+    array = "{} {}[{}];"
 
 
 class CppExpressions(OpsHandler):

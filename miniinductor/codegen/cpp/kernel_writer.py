@@ -41,6 +41,7 @@ import sympy
 import torch
 
 from ... import config
+from ...ir.dependencies import Instruction
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -118,9 +119,9 @@ class CppKernelWriter(CppExpressions):
         self.has_scatter = bool(group.targets)
         self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
         self.overwrites = not overwritten.keys().isdisjoint(group.names)
-        self.outside = CppScope()  # statements per outer iteration
-        self.constants = self.outside  # statements before the loops, of no variable
-        self.tables: list[tuple[sympy.Symbol, TableScope]] = []
+        self.constants = CppScope()  # statements before the loops, of no variable
+        self.outside = CppScope(self.constants)  # statements per outer iteration
+        self.tables: list[tuple[dict, TableScope]] = []
         self.table_of = {}
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
@@ -158,13 +159,17 @@ class CppKernelWriter(CppExpressions):
             found = [i for body in bodies for i in body.depending_only_on([v])]
             is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
             if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
-                table = TableScope(self.outside, f"[{v}]", n)
-                self.tables.append((v, table))
-                self.table_of.update(dict.fromkeys(map(id, found), table))
-                self.outside = CppScope(table)
-        if self.tables:
-            constants = [id(i) for body in bodies for i in body.depending_only_on([])]
-            self.table_of.update(dict.fromkeys(constants, self.constants))
+                self.add_table({v: n}, found)
+        constants = [id(i) for body in bodies for i in body.depending_only_on([])]
+        self.table_of.update(dict.fromkeys(constants, self.constants))
+
+    def add_table(self, loops: dict[sympy.Symbol, Size], found: Iterable[Instruction]) -> None:
+        """Compute once what the instructions say, which depends on these loops only."""
+        place, count = flatten(loops, loops.values()), self.size(math.prod(loops.values()))
+        table = TableScope(self.outside, f"[{self.index(place)}]", count)
+        self.tables.append((loops, table))
+        self.table_of.update(dict.fromkeys(map(id, found), table))
+        self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
@@ -194,11 +199,11 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        for variable, table in reversed(self.tables):
-            pragma = Pragma(simd=config.vectorize)
-            fill = self.vector_loop(variable, 0, table.count, table.lines, pragma)
-            loops = [*table.arrays, *fill, *loops]
-        return self.function([*self.constants.lines, *loops] if self.tables else loops)
+        for variables, table in reversed(self.tables):
+            lane, *around = [(v, 0, self.size(n)) for v, n in variables.items()]
+            fill = self.layout.along(*lane, table.lines)
+            loops = [*table.arrays, *nest(fill, around), *loops]
+        return self.function([*self.constants.lines, *loops])
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
@@ -375,6 +380,11 @@ class CppKernelWriter(CppExpressions):
                 result = results[value.text](value.dtype, place)
                 self.store(name, index, Value(result, value.dtype), mode)
 
+    @property
+    def has_one_element(self) -> bool:
+        """Is there no loop of what is reduced, or scanned?"""
+        return self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
+
     def reduction(
         self,
         dtype: torch.dtype,
@@ -385,9 +395,8 @@ class CppKernelWriter(CppExpressions):
     ) -> Value:
         from .reductions import ACCUMULATORS
 
-        is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         make = ACCUMULATORS[kind]
-        if is_one_element:  # nothing to reduce
+        if self.has_one_element:  # nothing to reduce
             return make.of_one(self, value, dtype)
         element_dtype = src_dtype if make.of_elements else dtype
         accumulator = make(self.outside.fresh("acc"), kind, element_dtype)
@@ -397,7 +406,7 @@ class CppKernelWriter(CppExpressions):
 
     def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
         """A running total: each iteration of the loop has a result of its own."""
-        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
+        if self.has_one_element:
             # 0 + -0.0 is 0.0
             plus_zero = Value(f"({value} + 0)", dtype, value.inner)
             return plus_zero if kind == "sum" else value

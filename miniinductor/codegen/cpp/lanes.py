@@ -30,7 +30,7 @@ import sympy
 
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
-from .expressions import ARRAY_TYPES, CppScope, compute_type
+from .expressions import CppScope, array_type, compute_type
 from .statements import BeforeLanes, Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -62,9 +62,8 @@ class Plain:
         """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
         writer, plan = self.writer, self.plan
         for name, array in writer.scratch.items():
-            c_type = compute_type(writer.buffers[name].layout.dtype)
-            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
-            writer.outside.add(declared, STACK)
+            element = array_type(compute_type(writer.buffers[name].layout.dtype))
+            writer.outside.add(f"{element} {array}[{plan.inner_count}];", STACK)
         for stage in plan.stages():
             inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:

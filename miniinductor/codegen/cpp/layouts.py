@@ -18,7 +18,10 @@ thing each:
                 const float tmp0 = in0[x0 + 512*r0];
                 acc0[x0] = acc0[x0] + tmp0;
 
-    Columns are reduced in blocks, whole rows where they are short enough.
+    Columns are reduced in blocks, whole rows where they are short enough.  Short rows that are read
+    again and again, such as points whose distances from others are computed, are packed for that:
+
+        mini::Table<float> tmp1(16000);                 tmp1[1000*r0 + x1] = in1[r0 + 16*x1]
 
   * `Spread`: a reduction of much to little is itself spread over the threads.
 
@@ -76,7 +79,7 @@ from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint, quotient
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
-from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
+from .expressions import CppScope, SmallTable, array_type, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
@@ -166,24 +169,36 @@ class Rows(Plain):
         """Does memory run along the last outer loop, rather than along the reduction's, in more
         reads than the other way round?"""
         writer, plan = self.writer, self.plan
-        if not config.row_reductions or plan.is_pointwise:
+        is_apart = writer.group.has_scan or plan.is_pointwise
+        if is_apart or not config.row_reductions or plan.outer_count < 2:
             return False
-        if plan.outer_count < 2 or writer.group.has_scan:
-            return False
-        reads = [
-            access
-            for body in plan.bodies.values()
-            for access in (body.reads() if body.inner else ())
-            # else one value per row (a mean, a weight): read once either way
-            if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
-        ]
-        return sum(map(self.direction, reads)) > 0
+        loops = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
+        # the loops over rows that are packed: all but the one around the columns
+        self.copied = {v: size for v, size in loops if v not in plan.x[-2:-1]}
+        bodies = plan.bodies.values()
+        loads = (i for body in bodies for i in body.instructions if i.op == "load")
+        self.packed = [i for i in loads if self.is_packed(i.args[1])]
+        reads = [access for body in bodies if body.inner for access in body.reads()]
+        # (packed reads are among these, too: there they count as they lie in memory)
+        return 2 * len(self.packed) + sum(map(self.direction, reads)) > 0
 
     def direction(self, access: Access) -> int:
-        """1: memory runs along the columns; -1: along the rows."""
+        """1: memory runs along the columns; -1: along the rows.  What is the same in all rows, or
+        in all columns, is read once either way."""
         last = self.plan.x[-1], self.plan.r[-1]
         column, row = (int_or_none(stride_of(access.index, v)) for v in last)
-        return (column == 1 and row != 1) - (row == 1 and column != 1)
+        if 0 in (column, row) and not is_indirect(access.index):
+            return 0
+        return (column == 1) - (row == 1)
+
+    def is_packed(self, index: sympy.Expr) -> bool:
+        """Does it read short rows, the same ones in all iterations of the loop around the columns?
+        They are copied, so that they lie along the columns."""
+        plan = self.plan
+        if index.free_symbols != self.copied.keys() or stride_of(index, plan.x[-1]) == 1:
+            return False
+        again, columns = estimate(plan.outer[-2:-1]), estimate(plan.outer[-1:])
+        return again >= 32 and plan.inner_count <= 4 * columns
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -191,8 +206,8 @@ class Rows(Plain):
         blocks = 1
         if self.writer.parallel:
             blocks = max(1, torch.get_num_threads() // estimate(others))
-        kinds = [k for body in self.plan.bodies.values() for k in body.reduction_kinds()]
-        has_places = any(kind.startswith("arg") for kind in kinds)
+        bodies = self.plan.bodies.values()
+        has_places = any(k.startswith("arg") for body in bodies for k in body.reduction_kinds())
         self.shares = 1  # of rows, one for each thread
         if (
             isinstance(last, int)
@@ -206,6 +221,8 @@ class Rows(Plain):
 
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.plan
+        if self.packed:
+            writer.add_table(self.copied, self.packed)
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         # of all columns, or of those in a block
@@ -263,9 +280,8 @@ class Rows(Plain):
             if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
-                c_type = compute_type(value.dtype)
-                declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.block_width}];"
-                lines.append(Line(declared, origin=STACK))
+                element = array_type(compute_type(value.dtype))
+                lines.append(Line(f"{element} {array}[{self.block_width}];", origin=STACK))
                 scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.along(*self.columns, scope.lines)
 
@@ -273,7 +289,7 @@ class Rows(Plain):
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
         once = writer.outside.beside()  # the same in all rows and columns
-        table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
+        table = SmallTable(once, self.at, self.block_width)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
@@ -285,7 +301,6 @@ class Rows(Plain):
         for node in nodes:
             writer.play(node)
         accumulators = writer.accumulators
-        writer.table_of.clear()
 
         def columns(parts: "Sums") -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]

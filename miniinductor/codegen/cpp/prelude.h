@@ -42,7 +42,10 @@ VECTORS(SLEEF) SLEEF1(sin, _u35) SLEEF1(cos, _u35) SLEEF1(erfc, _u15)
 SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
 #endif
 
-extern "C" { float sinf(float); float cosf(float); double sin(double); double cos(double); }
+extern "C" {
+    float sinf(float); float cosf(float); double sin(double); double cos(double);
+    void* aligned_alloc(uint64_t, uint64_t); void free(void*);
+}
 
 namespace mini {
 #define INLINE __attribute__((always_inline))
@@ -247,6 +250,14 @@ OF_LANES(prod, a * b)
 OF_LANES(max, maximum(a, b))
 OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
+
+// --- values that are computed once, for each iteration of some loops ------------------------------
+template <class T> struct Table {
+    T* values;
+    Table(int64_t n) : values((T*)aligned_alloc(64, (n * sizeof(T) | 63) + 1)) {}
+    ~Table() { free(values); }
+    operator T*() { return values; }
+};
 
 // --- axes that change places ---------------------------------------------------------------------
 // out[c][r] = in[r][c].  Up to 16 x 16 elements are interleaved, half with half, four times: gcc
