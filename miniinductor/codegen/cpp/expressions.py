@@ -25,6 +25,7 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -65,6 +66,7 @@ EXTREMES = {
     "argmin": "smaller",
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
+MONOTONE = ("neg", "abs", "maximum", "minimum")  # ops that commute with rounding
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -82,7 +84,8 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
     if dtype.is_floating_point:
-        return float_text(float(value), compute_type(dtype) == "double")
+        number = torch.tensor(value, dtype=dtype).item() if dtype in SMALL_FLOATS else float(value)
+        return float_text(number, compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
         # C has no negative numbers: it would negate 2^63
@@ -263,10 +266,7 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            rounds = f"mini::to_float(mini::to_{SMALL_FLOATS[dtype]}({{}}))"
-            if dtype is torch.float16:
-                rounds = "mini::round_float16({})"
-            value = self.make(rounds, dtype, wide)
+            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide)
             self.rounded[value.text] = wide.text
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
@@ -310,7 +310,22 @@ class CppExpressions(OpsHandler):
         count = self.make("{} ? {} : 0", torch.int64, mask, self.size(self.plan.inner[-1]))
         return Value(f"{self.plan.r[-1]} < {count}", torch.bool, True)
 
+    def before_rounding(self, op: str, value: Value, *operands: Value) -> Value:
+        """`value`, which the op has made.  If the op commutes with rounding, and its operands were
+        rounded, it makes the same of what they were before, rounded later."""
+        wide = [replace(x, text=self.rounded.get(x.text, x.text)) for x in operands]
+        if op in MONOTONE and wide != list(operands):
+            wide = [replace(x, dtype=torch.float32) for x in wide]
+            self.rounded[value.text] = getattr(self, op)(*wide).text
+        return value
+
     def unary(self, op: str, x: Value) -> Value:
+        return self.before_rounding(op, self.unary_value(op, x), x)
+
+    def binary(self, op: str, a: Value, b: Value) -> Value:
+        return self.before_rounding(op, self.binary_value(op, a, b), a, b)
+
+    def unary_value(self, op: str, x: Value) -> Value:
         if op == "neg":
             return self.make("-{}", x.dtype, x)
         if op == "bitwise_not":
@@ -319,7 +334,7 @@ class CppExpressions(OpsHandler):
             return self.make("{} == 0", torch.bool, x)
         return self.call(op, torch.bool if op in TESTS else x.dtype, x)
 
-    def binary(self, op: str, a: Value, b: Value) -> Value:
+    def binary_value(self, op: str, a: Value, b: Value) -> Value:
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
             self.error_if(self.make("{} == 0", torch.bool, b), "ZERO_DIVISION")

@@ -368,7 +368,8 @@ class CppKernelWriter(CppExpressions):
             new = self.rounded.get(new, new)
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
-            new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
+            is_exact = dtype is torch.bfloat16 and new == value.text and not mode
+            new = f"mini::{'upper' if is_exact else 'to'}_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
     def note_scatter(self, index: sympy.Expr) -> None:
@@ -387,8 +388,9 @@ class CppKernelWriter(CppExpressions):
         deferred, self.deferred = self.deferred, []
         for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
-                result = results[value.text](value.dtype, place)
-                self.store(name, index, Value(result, value.dtype), mode)
+                wide = torch.float32 if value.dtype in SMALL_FLOATS else value.dtype
+                result = Value(results[value.text](value.dtype, place), wide)
+                self.store(name, index, self.to_dtype(result, value.dtype), mode)
 
     def reduction(
         self,

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import sympy
 
 from ... import config
+from ...ir.dependencies import stride_of
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
@@ -132,6 +133,10 @@ class Plain:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
+    def runs_along(self, index: sympy.Expr) -> bool:
+        """Do the elements of the lanes lie side by side?"""
+        return stride_of(index, self.writer.lane) == 1
+
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The text of the element of a buffer that is read or written."""
         return f"{self.writer.pointer(name, written)}[{self.writer.index(index)}]"
@@ -212,8 +217,9 @@ class Lanes:
     ) -> list[Statement]:
         """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
+        most = count if isinstance(count, int) else self.width
         before = [
-            Line(s.text.format(self.width, count), origin=s.origin)
+            Line(s.text.format(most, count), origin=s.origin)
             for s in self.body
             if isinstance(s, BeforeLanes)
         ]
@@ -221,8 +227,8 @@ class Lanes:
         pragma = Pragma(simd=self.width > 1)
         lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
         if before:
-            start = Line(f"const int64_t {variable} = {first};", origin="the first lane")
-            lines = [Block([start, *before, *lines])]
+            start = Line("const int64_t k = 0;", origin="the first lane")
+            lines = [Block([start, place, *before, *lines])]
         after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
         return [*lines, *itertools.chain(*after)]
 

@@ -69,7 +69,7 @@ from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
-from .lanes import STACK, Plain, bound, longest
+from .lanes import STACK, Lanes, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -352,6 +352,9 @@ class Tiles(Plain):
         row, lane = [stride_of(index, loop) for loop in self.loops]
         return row == 1 and lane not in (0, 1) and not is_indirect(index)
 
+    def runs_along(self, index: sympy.Expr) -> bool:
+        return super().runs_along(index) or self.is_transposed(index)
+
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The place in a tile of what is read or written along the outer loop."""
         writer = self.writer
@@ -377,7 +380,8 @@ class Tiles(Plain):
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
-        return self.along("k", 0, self.counts[1], [place(self.plan.r[-1], "k"), *body])
+        lane, lanes = self.plan.r[-1], Lanes(self.writer, body, [], [])
+        return lanes.lanes_from(lane, f"{lane}_tile", self.counts[1])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
@@ -409,11 +413,10 @@ def converted_together(
     if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
-    is_free = not is_shared and writer.lanes_are_free()
+    is_free = writer.lanes_are_free() and not (writer.shares_lanes or writer.has_scatter)
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
     is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
-    if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+    if not (is_long and is_free and is_here and is_known and writer.layout.runs_along(index)):
         return ""
     array, texts = writer.outside.fresh("half"), writer.scope.lines
     texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))

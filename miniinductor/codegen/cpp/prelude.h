@@ -154,10 +154,12 @@ template <class T> OP T minimum(T a, T b) { T m = a > b ? b : a; return b != b ?
 // --- 16-bit floats: memory holds 16 bits, arithmetic is float ------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
-    uint32_t u = bits<uint32_t>(x);
-    return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+OP float round_bfloat16(float x) {               // nearest, ties to even
+    uint32_t u = bits<uint32_t>(x), near = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+    return bits<float>(x != x ? 0x7fc00000u : near);
 }
+OP bfloat16 upper_bfloat16(float x) { return (bfloat16)(bits<uint32_t>(x) >> 16); }
+OP bfloat16 to_bfloat16(float x) { return upper_bfloat16(round_bfloat16(x)); }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product,
 //   which also normalizes subnormals.  mask: sign and digits, shifted; top: the first code that is
@@ -189,6 +191,8 @@ SMALL_FLOAT(float8_e4m3fn, 8, 20, 0x87f00000u, 0x1p120f, 0x7fu,
             E4M3_MOST, 0x3c800000u, 0x46cu, 0x7fu)
 SMALL_FLOAT(float8_e5m2, 8, 21, 0x8fe00000u, 0x1p112f, 0x7cu,
             65536.f, 0x38800000u, 0x21au, 0x7fu)
+OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
+OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
 OP float round_float16(float x) {
     float shift = shift_float16(x), size = __builtin_fabsf(x);
     return __builtin_copysignf(size >= 65520.f ? inf : (x + shift) - shift, x);
@@ -206,11 +210,12 @@ typedef float Floats __attribute__((vector_size(64)));
 #endif
 OP int first_lanes(int64_t n) { return n < 16 ? (1 << n) - 1 : -1; }    // a mask
 template <int most> struct Widened {
-    alignas(64) float lanes[most];
+    alignas(64) float lanes[(most + 15) / 16 * 16];
     INLINE Widened(const float16* from, int64_t n) {
         for (int64_t k = 0; k < n; k += 16) {
             Halves x{};
-            x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, first_lanes(n - k));
+            if (n - k >= 16) x = *(Halves*)(from + k);  // (the other one keeps sums in memory)
+            else x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, first_lanes(n - k));
             *(Floats*)(lanes + k) = __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4);
         }
     }
@@ -218,7 +223,7 @@ template <int most> struct Widened {
 template <int most> struct Narrowed {
     float16* to;
     int64_t n;
-    alignas(64) float lanes[most];
+    alignas(64) float lanes[(most + 15) / 16 * 16];
     INLINE ~Narrowed() {
         for (int64_t k = 0; k < n; k += 16) {
             Halves x = __builtin_ia32_vcvtps2ph512_mask(*(Floats*)(lanes + k), 0, Halves{}, -1);
