@@ -66,7 +66,8 @@ EXTREMES = {
     "argmin": "smaller",
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
-MONOTONE = ("neg", "abs", "maximum", "minimum")  # ops that commute with rounding
+# which commute with rounding
+MONOTONE = "-{}", "mini::abs({})", "mini::maximum<float>({}, {})", "mini::minimum<float>({}, {})"
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -185,7 +186,11 @@ class CppExpressions(OpsHandler):
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
         """The value of an expression of these parts; it changes where they do."""
         inner = any(part.inner for part in parts if isinstance(part, Value))
-        return self.temporary(template.format(*parts), dtype, inner)
+        value = self.temporary(template.format(*parts), dtype, inner)
+        if dtype in SMALL_FLOATS and template in MONOTONE:  # perhaps of what can be rounded later
+            wide = [replace(x, text=self.rounded.get(x.text, x.text)) for x in parts]
+            self.rounded[value.text] = self.make(template, torch.float32, *wide).text
+        return value
 
     def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
         """The value of a call of a function of the prelude.  of: the arguments of a template."""
@@ -310,22 +315,7 @@ class CppExpressions(OpsHandler):
         count = self.make("{} ? {} : 0", torch.int64, mask, self.size(self.plan.inner[-1]))
         return Value(f"{self.plan.r[-1]} < {count}", torch.bool, True)
 
-    def before_rounding(self, op: str, value: Value, *operands: Value) -> Value:
-        """`value`, which the op has made.  If the op commutes with rounding, and its operands were
-        rounded, it makes the same of what they were before, rounded later."""
-        wide = [replace(x, text=self.rounded.get(x.text, x.text)) for x in operands]
-        if op in MONOTONE and wide != list(operands):
-            wide = [replace(x, dtype=torch.float32) for x in wide]
-            self.rounded[value.text] = getattr(self, op)(*wide).text
-        return value
-
     def unary(self, op: str, x: Value) -> Value:
-        return self.before_rounding(op, self.unary_value(op, x), x)
-
-    def binary(self, op: str, a: Value, b: Value) -> Value:
-        return self.before_rounding(op, self.binary_value(op, a, b), a, b)
-
-    def unary_value(self, op: str, x: Value) -> Value:
         if op == "neg":
             return self.make("-{}", x.dtype, x)
         if op == "bitwise_not":
@@ -334,7 +324,7 @@ class CppExpressions(OpsHandler):
             return self.make("{} == 0", torch.bool, x)
         return self.call(op, torch.bool if op in TESTS else x.dtype, x)
 
-    def binary_value(self, op: str, a: Value, b: Value) -> Value:
+    def binary(self, op: str, a: Value, b: Value) -> Value:
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
             self.error_if(self.make("{} == 0", torch.bool, b), "ZERO_DIVISION")

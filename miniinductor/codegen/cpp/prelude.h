@@ -154,12 +154,14 @@ template <class T> OP T minimum(T a, T b) { T m = a > b ? b : a; return b != b ?
 // --- 16-bit floats: memory holds 16 bits, arithmetic is float ------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-OP float round_bfloat16(float x) {               // nearest, ties to even
-    uint32_t u = bits<uint32_t>(x), near = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
-    return bits<float>(x != x ? 0x7fc00000u : near);
-}
 OP bfloat16 upper_bfloat16(float x) { return (bfloat16)(bits<uint32_t>(x) >> 16); }
-OP bfloat16 to_bfloat16(float x) { return upper_bfloat16(round_bfloat16(x)); }
+OP uint32_t near_bfloat16(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }  // ties to even
+OP bfloat16 to_bfloat16(float x) {
+    return (bfloat16)(x != x ? 0x7fc0u : near_bfloat16(bits<uint32_t>(x)) >> 16);
+}
+OP float round_bfloat16(float x) {
+    return bits<float>(x != x ? 0x7fc00000u : near_bfloat16(bits<uint32_t>(x)) & 0xffff0000u);
+}
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product,
 //   which also normalizes subnormals.  mask: sign and digits, shifted; top: the first code that is
@@ -184,15 +186,14 @@ OP name to_##name(float x) {                                                    
     uint32_t shifted = bits<uint32_t>(shift), sign = bits<uint32_t>(x) >> (32 - width);           \
     uint32_t y = bits<uint32_t>(size + shift) - shifted + (shifted >> left) - first;              \
     return (name)(uint##width##_t)((x != x ? none : y) | (sign & 1u << (width - 1)));             \
-}
+}                                                                                                 \
+template <class T> OP float round_##name(T x) { return to_float(to_##name(x)); }
 SMALL_FLOAT(float16, 16, 13, 0x8fffe000u, 0x1p112f, 0x7c00u,
             65536.f, 0x38800000u, 0x1fa00u, 0x7e00u)
 SMALL_FLOAT(float8_e4m3fn, 8, 20, 0x87f00000u, 0x1p120f, 0x7fu,
             E4M3_MOST, 0x3c800000u, 0x46cu, 0x7fu)
 SMALL_FLOAT(float8_e5m2, 8, 21, 0x8fe00000u, 0x1p112f, 0x7cu,
             65536.f, 0x38800000u, 0x21au, 0x7fu)
-OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
-OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
 OP float round_float16(float x) {
     float shift = shift_float16(x), size = __builtin_fabsf(x);
     return __builtin_copysignf(size >= 65520.f ? inf : (x + shift) - shift, x);
