@@ -85,7 +85,7 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
     if dtype.is_floating_point:
-        number = torch.tensor(value, dtype=dtype).item() if dtype in SMALL_FLOATS else float(value)
+        number = torch.tensor(float(value), dtype=dtype).item()
         return float_text(number, compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
@@ -95,8 +95,6 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
 
 
 def float_text(value: float, is_double: bool) -> str:
-    if not is_double:
-        value = torch.tensor(value, dtype=torch.float32).item()
     if math.isfinite(value):
         return repr(value) if is_double else f"{value!r}f"
     name = "nan" if math.isnan(value) else "inf"
@@ -181,6 +179,7 @@ class CppExpressions(OpsHandler):
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
+    short_nan: set[str]  # floats of which a NaN has no lower bits, so that no rounding carries
 
     # -- names
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
@@ -271,10 +270,11 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide)
+            value = self.make(f"mini::round_{self.narrowing(wide.text, dtype)}({{}})", dtype, wide)
             self.rounded[value.text] = wide.text
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
+            self.short_nan.update([x.text] if source is torch.bfloat16 else ())
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.make("{} != 0", dtype, x)
@@ -285,6 +285,11 @@ class CppExpressions(OpsHandler):
         if source.is_floating_point and not dtype.is_floating_point:
             return self.call("to_integer", dtype, x, of=compute_type(dtype))
         return self.make("({}){}", dtype, compute_type(dtype), x)
+
+    def narrowing(self, wide: str, dtype: torch.dtype) -> str:
+        """The end of the name of the function that rounds a float."""
+        is_short = dtype is torch.bfloat16 and wide in self.short_nan
+        return SMALL_FLOATS[dtype] + ("<false>" if is_short else "")
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         return self.make("{} ? {} : {}", a.dtype, condition, a, b)
@@ -329,7 +334,10 @@ class CppExpressions(OpsHandler):
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
             self.error_if(self.make("{} == 0", torch.bool, b), "ZERO_DIVISION")
         if op in INFIX:
-            return self.make("{} {} {}", dtype, a, INFIX[op], b)
+            value = self.make("{} {} {}", dtype, a, INFIX[op], b)
+            if all(x.number is not None or x.text in self.short_nan for x in (a, b)):
+                self.short_nan.add(value.text)
+            return value
         if op in LOGICAL:
             are_bools = a.dtype == b.dtype == torch.bool
             template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"

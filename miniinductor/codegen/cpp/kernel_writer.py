@@ -115,7 +115,7 @@ class CppKernelWriter(CppExpressions):
         self.stored: list[str] = []
         self.read: list[str] = []
         self.reads_again = False  # may it read an element again, after results have been written?
-        self.rounded = {}
+        self.rounded, self.short_nan = {}, set()
         self.has_scatter = bool(group.targets)
         self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
@@ -369,7 +369,8 @@ class CppKernelWriter(CppExpressions):
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
             is_exact = dtype is torch.bfloat16 and new == value.text and not mode
-            new = f"mini::{'upper' if is_exact else 'to'}_{SMALL_FLOATS[dtype]}({new})"
+            to = "upper_bfloat16" if is_exact else f"to_{self.narrowing(new, dtype)}"
+            new = f"mini::{to}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
     def note_scatter(self, index: sympy.Expr) -> None:

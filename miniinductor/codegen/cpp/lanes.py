@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 import sympy
 
 from ... import config
-from ...ir.dependencies import stride_of
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
@@ -133,9 +132,8 @@ class Plain:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
-    def runs_along(self, index: sympy.Expr) -> bool:
-        """Do the elements of the lanes lie side by side?"""
-        return stride_of(index, self.writer.lane) == 1
+    def is_transposed(self, index: sympy.Expr) -> bool:
+        return False
 
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The text of the element of a buffer that is read or written."""

@@ -352,9 +352,6 @@ class Tiles(Plain):
         row, lane = [stride_of(index, loop) for loop in self.loops]
         return row == 1 and lane not in (0, 1) and not is_indirect(index)
 
-    def runs_along(self, index: sympy.Expr) -> bool:
-        return super().runs_along(index) or self.is_transposed(index)
-
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The place in a tile of what is read or written along the outer loop."""
         writer = self.writer
@@ -416,7 +413,8 @@ def converted_together(
     is_free = writer.lanes_are_free() and not (writer.shares_lanes or writer.has_scatter)
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
     is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
-    if not (is_long and is_free and is_here and is_known and writer.layout.runs_along(index)):
+    is_beside = stride_of(index, lane) == 1 or writer.layout.is_transposed(index)
+    if not (is_long and is_free and is_here and is_known and is_beside):
         return ""
     array, texts = writer.outside.fresh("half"), writer.scope.lines
     texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))

@@ -156,11 +156,12 @@ enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
 OP bfloat16 upper_bfloat16(float x) { return (bfloat16)(bits<uint32_t>(x) >> 16); }
 OP uint32_t near_bfloat16(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }  // ties to even
-OP bfloat16 to_bfloat16(float x) {
-    return (bfloat16)(x != x ? 0x7fc0u : near_bfloat16(bits<uint32_t>(x)) >> 16);
+// any_nan: may x be a NaN of which rounding makes another number?
+template <bool any_nan = true> OP bfloat16 to_bfloat16(float x) {
+    return (bfloat16)(any_nan && x != x ? 0x7fc0u : near_bfloat16(bits<uint32_t>(x)) >> 16);
 }
-OP float round_bfloat16(float x) {
-    return bits<float>(x != x ? 0x7fc00000u : near_bfloat16(bits<uint32_t>(x)) & 0xffff0000u);
+template <bool any_nan = true> OP float round_bfloat16(float x) {
+    return bits<float>(any_nan && x != x ? 0x7fc00000u : near_bfloat16(bits<uint32_t>(x)) & 0xffff0000u);
 }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product,
