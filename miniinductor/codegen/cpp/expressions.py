@@ -67,7 +67,9 @@ EXTREMES = {
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 # which commute with rounding
-MONOTONE = "-{}", "mini::abs({})", "mini::maximum<float>({}, {})", "mini::minimum<float>({}, {})"
+MONOTONE = ("-{}", "mini::abs({})", "{} ? {} : {}") + tuple(
+    f"mini::{name}<float>({{}}, {{}})" for name in ("maximum", "minimum")
+)
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -178,7 +180,8 @@ class CppExpressions(OpsHandler):
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
-    rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
+    # a float that fewer bits hold -> the one of which it was made, or itself
+    rounded: dict[str, str]
     short_nan: set[str]  # floats of which a NaN has no lower bits, so that no rounding carries
 
     # -- names
@@ -186,10 +189,14 @@ class CppExpressions(OpsHandler):
         """The value of an expression of these parts; it changes where they do."""
         inner = any(part.inner for part in parts if isinstance(part, Value))
         value = self.temporary(template.format(*parts), dtype, inner)
-        if dtype in SMALL_FLOATS and template in MONOTONE:  # perhaps of what can be rounded later
+        if dtype in SMALL_FLOATS and template in MONOTONE and all(map(self.is_known, parts)):
             wide = [replace(x, text=self.rounded.get(x.text, x.text)) for x in parts]
             self.rounded[value.text] = self.make(template, torch.float32, *wide).text
         return value
+
+    def is_known(self, x: Value) -> bool:
+        """Does the dtype hold its value, whatever the expression gives?"""
+        return x.text in self.rounded or x.number is not None or x.dtype is torch.bool
 
     def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
         """The value of a call of a function of the prelude.  of: the arguments of a template."""
@@ -274,7 +281,8 @@ class CppExpressions(OpsHandler):
             self.rounded[value.text] = wide.text
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
-            self.short_nan.update([x.text] if source is torch.bfloat16 else ())
+            if source is torch.bfloat16 and x.text in self.rounded:
+                self.short_nan.add(x.text)
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.make("{} != 0", dtype, x)

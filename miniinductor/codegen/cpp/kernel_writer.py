@@ -343,7 +343,9 @@ class CppKernelWriter(CppExpressions):
             self.read.append(name)
         element = self.layout.element(name, index, False)
         wide = converted_together(self, "Widened", element, dtype, index)
-        return self.temporary(wide or as_computed(element, dtype), dtype, inner)
+        value = self.temporary(wide or as_computed(element, dtype), dtype, inner)
+        self.rounded.setdefault(value.text, value.text)
+        return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -368,7 +370,7 @@ class CppKernelWriter(CppExpressions):
             new = self.rounded.get(new, new)
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         if dtype in SMALL_FLOATS and not wide:
-            is_exact = dtype is torch.bfloat16 and new == value.text and not mode
+            is_exact = new == value.text == self.rounded.get(new) and dtype is torch.bfloat16
             to = "upper_bfloat16" if is_exact else f"to_{self.narrowing(new, dtype)}"
             new = f"mini::{to}({new})"
         self.scope.add(f"{wide or target} = {new};")
