@@ -272,6 +272,44 @@ def test_float16_lanes_are_converted_together_but_moved_as_they_are(columns):
             assert "Widened" in kernel.source and "to_float(" not in kernel.source
 
 
+def exact_source(f, *args):
+    """The kernels of f, whose results are eager's, bit for bit."""
+    minidynamo.reset()
+    got = minidynamo.compile(f)(*args)
+    torch.testing.assert_close(got, f(*args), rtol=0, atol=0, equal_nan=True)
+    return "".join(k.source for k in last_compiled().backend_record.kernels)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bits_are_rounded_where_bits_are_lost_and_once(dtype):
+    a = torch.arange(-(2**15), 2**15).short().view(dtype).view(256, 256)
+    b, c = a.flip(0), torch.randn(256, 256).to(dtype)
+    for exact in (lambda a: a.clamp(-0.3).abs(), lambda a: torch.where(a > 0, -a, 0.1)):
+        source = exact_source(exact, a)
+        assert "round_" not in source and "to_bfloat16" not in source
+    source = exact_source(lambda a, b: (a - b).abs().amax(1), a, b)  # rounded after the loop
+    [term] = re.findall(r"lane0\[k\], (\w+)\)", source)
+    [difference] = re.findall(rf"{term} = mini::abs\((\w+)\)", source)
+    assert re.search(rf"{difference} = \w+ - \w+;", source)
+    exact_source(
+        lambda a, b: ((a + b).float().amax(1), (a * b).argmax(1), (a * b).amin(0) + 1), a, b
+    )
+    exact_source(lambda a: (a * 3 + 1, F.pad(a, (1, 2), value=0.1), a.clamp(max=a.shape[0] + 1)), a)
+    centred = lambda a, b: (a + b) - (a + b).mean(1, keepdim=True) * (a + b)  # noqa: E731
+    assert source_of(centred, c, c.flip(0)).count("in1[") == 1  # a rounded sum is kept
+    source = exact_source(lambda x: (x.t() * 3).contiguous(), c)
+    if dtype is torch.float16 and devices.vector_bits() == 512:
+        assert "Widened<16>" in source and "Narrowed<16>" in source
+
+
+def test_a_nan_with_bits_that_rounding_would_carry_stays_one():
+    x = torch.full((64,), 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+    checked = lambda x: (x.bfloat16(), (x * 2).bfloat16())  # noqa: E731
+    plain = lambda x: x.bfloat16() * 2  # noqa: E731
+    assert "<false>" not in exact_source(checked, x)
+    assert "<false>" in exact_source(plain, x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_float8_is_made_and_read_as_eager_does(dtype):
     """Every sign, exponent and leading bit, and every code: bit for bit, NaN included."""

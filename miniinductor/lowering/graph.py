@@ -80,17 +80,17 @@ class _Cost(OpsHandler):
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
     whole row or column: only expensive operations on it are counted.  loops: a read that is the
-    same along some of them is not counted, since it comes from a cache.  rounding: the price of
-    making 16 bits of a float."""
+    same along some of them is not counted, since it comes from a cache.  A CPU, which is given no
+    loops, rounds to 16 bits in many operations."""
 
-    def __init__(self, loops: set[sympy.Symbol], rounding: int) -> None:
+    def __init__(self, loops: set[sympy.Symbol]) -> None:
         self.reads = self.operations = 0
-        self.loops, self.rounding = loops, rounding
+        self.loops = loops
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> bool:
         read, cost_of_one = True in args, price(op)
-        if read and op == "to_dtype" and args[1] in NARROW:
-            cost_of_one = self.rounding
+        if op == "to_dtype" and args[1] in NARROW and not self.loops:
+            cost_of_one = EXPENSIVE_PRICE
         self.operations += cost_of_one if read or cost_of_one > 1 else 0
         return read
 
@@ -110,7 +110,7 @@ def cost(box: TensorBox) -> tuple[int, int]:
     sizes = box.get_size()
     index = loop_variables("i", len(sizes))
     several = {i for i, n in zip(index, sizes) if n != 1}
-    counter = _Cost(several, 1) if recomputes(box.device) else _Cost(set(), EXPENSIVE_PRICE)
+    counter = _Cost(several if recomputes(box.device) else set())
     with set_handler(counter):
         box.make_loader()(index)
     return counter.reads, counter.operations

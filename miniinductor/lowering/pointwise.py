@@ -101,12 +101,6 @@ def div(call: Call, a: Any, b: Any) -> TensorBox:
     return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
 
 
-@lower(aten.relu.default)
-def relu(call: Call, x: TensorBox) -> TensorBox:
-    zero = functools.partial(ops.constant, 0, call.value.dtype)
-    return pointwise(call, lambda v: ops.maximum(v, zero()), x, promotion=EXACT)
-
-
 def truth(value: Value, dtype: torch.dtype) -> Value:
     return value if dtype == torch.bool else ops.ne(value, ops.constant(0, dtype))
 
@@ -187,6 +181,11 @@ def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorB
         return v
 
     return pointwise(call, body, x, *[bound for bound, _ in bounds], promotion=EXACT)
+
+
+@lower(aten.relu.default)
+def relu(call: Call, x: TensorBox) -> TensorBox:
+    return clamp(call, x, 0)
 
 
 @lower(aten.div.Tensor_mode, aten.div.Scalar_mode)

@@ -67,9 +67,11 @@ EXTREMES = {
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 # which commute with rounding
-MONOTONE = ("-{}", "mini::abs({})", "{} ? {} : {}") + tuple(
-    f"mini::{name}<float>({{}}, {{}})" for name in ("maximum", "minimum")
-)
+MONOTONE = {
+    *("-{}", "mini::abs({})", "{} ? {} : {}"),
+    *("mini::maximum<float>({}, {})", "mini::minimum<float>({}, {})"),
+}
+ARITHMETIC = {*MONOTONE, "{} {} {}"}
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -187,16 +189,19 @@ class CppExpressions(OpsHandler):
     # -- names
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
         """The value of an expression of these parts; it changes where they do."""
-        inner = any(part.inner for part in parts if isinstance(part, Value))
-        value = self.temporary(template.format(*parts), dtype, inner)
-        if dtype in SMALL_FLOATS and template in MONOTONE and all(map(self.is_known, parts)):
-            wide = [replace(x, text=self.rounded.get(x.text, x.text)) for x in parts]
+        values = [part for part in parts if isinstance(part, Value)]
+        value = self.temporary(template.format(*parts), dtype, any(p.inner for p in values))
+        variable = {p.text for p in values[-2:] if p.number is None}
+        if template in ARITHMETIC and variable <= self.short_nan:
+            self.short_nan.add(value.text)
+        if dtype in SMALL_FLOATS and template in MONOTONE and variable <= self.rounded.keys():
+            wide = [replace(p, text=self.unrounded(p)) for p in values]
             self.rounded[value.text] = self.make(template, torch.float32, *wide).text
         return value
 
-    def is_known(self, x: Value) -> bool:
-        """Does the dtype hold its value, whatever the expression gives?"""
-        return x.text in self.rounded or x.number is not None or x.dtype is torch.bool
+    def unrounded(self, x: Value) -> str:
+        """The text of a value as it was before a dtype of fewer bits rounded it."""
+        return self.rounded.get(x.text, x.text) if x.dtype in SMALL_FLOATS else x.text
 
     def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
         """The value of a call of a function of the prelude.  of: the arguments of a template."""
@@ -229,7 +234,7 @@ class CppExpressions(OpsHandler):
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
         dtype = self.buffers[name].layout.dtype
-        is_short = dtype in (torch.float16, torch.bfloat16)
+        is_short = dtype is torch.float16
         return torch.int16 if self.only_moves and is_short else dtype
 
     # -- indices at run time
@@ -277,12 +282,13 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            value = self.make(f"mini::round_{self.narrowing(wide.text, dtype)}({{}})", dtype, wide)
+            of = "false" if dtype is torch.bfloat16 and wide.text in self.short_nan else ""
+            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide, of=of)
             self.rounded[value.text] = wide.text
+            if dtype is torch.bfloat16:
+                self.short_nan.add(value.text)
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
-            if source is torch.bfloat16 and x.text in self.rounded:
-                self.short_nan.add(x.text)
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.make("{} != 0", dtype, x)
@@ -293,11 +299,6 @@ class CppExpressions(OpsHandler):
         if source.is_floating_point and not dtype.is_floating_point:
             return self.call("to_integer", dtype, x, of=compute_type(dtype))
         return self.make("({}){}", dtype, compute_type(dtype), x)
-
-    def narrowing(self, wide: str, dtype: torch.dtype) -> str:
-        """The end of the name of the function that rounds a float."""
-        is_short = dtype is torch.bfloat16 and wide in self.short_nan
-        return SMALL_FLOATS[dtype] + ("<false>" if is_short else "")
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         return self.make("{} ? {} : {}", a.dtype, condition, a, b)
@@ -342,10 +343,7 @@ class CppExpressions(OpsHandler):
         if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
             self.error_if(self.make("{} == 0", torch.bool, b), "ZERO_DIVISION")
         if op in INFIX:
-            value = self.make("{} {} {}", dtype, a, INFIX[op], b)
-            if all(x.number is not None or x.text in self.short_nan for x in (a, b)):
-                self.short_nan.add(value.text)
-            return value
+            return self.make("{} {} {}", dtype, a, INFIX[op], b)
         if op in LOGICAL:
             are_bools = a.dtype == b.dtype == torch.bool
             template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"

@@ -345,6 +345,8 @@ class CppKernelWriter(CppExpressions):
         wide = converted_together(self, "Widened", element, dtype, index)
         value = self.temporary(wide or as_computed(element, dtype), dtype, inner)
         self.rounded.setdefault(value.text, value.text)
+        if dtype is torch.bfloat16:
+            self.short_nan.add(value.text)
         return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -362,17 +364,15 @@ class CppKernelWriter(CppExpressions):
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
-        target, new = self.layout.element(name, index, True), value.text
+        target, new = self.layout.element(name, index, True), self.unrounded(value)
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        elif dtype in SMALL_FLOATS:
-            new = self.rounded.get(new, new)
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
-        if dtype in SMALL_FLOATS and not wide:
-            is_exact = new == value.text == self.rounded.get(new) and dtype is torch.bfloat16
-            to = "upper_bfloat16" if is_exact else f"to_{self.narrowing(new, dtype)}"
-            new = f"mini::{to}({new})"
+        if dtype is torch.bfloat16 and value.text in self.rounded and new in self.short_nan:
+            new = f"mini::upper_bfloat16({value})"
+        elif dtype in SMALL_FLOATS and not wide:
+            new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
     def note_scatter(self, index: sympy.Expr) -> None:

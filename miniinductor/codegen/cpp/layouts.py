@@ -389,14 +389,10 @@ class Tiles(Plain):
         for (loop, size), count in zip(self.loops.items(), self.counts):
             loops.append((f"{loop}_block", 0, size, count))
             lines.append(bound(f"{loop}_tile", f"{loop}_block", size - count))
-        rows = nest([place(row, "i"), *body], [("i", 0, self.counts[0])])
+        place = f"const int64_t {row} = {row}_tile + i;"
+        first = Line(place, origin="which element of a tile comes next")
+        rows = nest([first, *body], [("i", 0, self.counts[0])])
         return nest([*lines, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
-
-
-def place(loop: sympy.Symbol, counter: str) -> Line:
-    """Says which iteration of the loop an element of a tile is."""
-    text = f"const int64_t {loop} = {loop}_tile + {counter};"
-    return Line(text, origin="which element of a tile comes next")
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------

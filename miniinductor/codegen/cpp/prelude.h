@@ -155,13 +155,13 @@ template <class T> OP T minimum(T a, T b) { T m = a > b ? b : a; return b != b ?
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
 OP bfloat16 upper_bfloat16(float x) { return (bfloat16)(bits<uint32_t>(x) >> 16); }
-OP uint32_t near_bfloat16(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }  // ties to even
-// any_nan: may x be a NaN of which rounding makes another number?
-template <bool any_nan = true> OP bfloat16 to_bfloat16(float x) {
-    return (bfloat16)(any_nan && x != x ? 0x7fc0u : near_bfloat16(bits<uint32_t>(x)) >> 16);
-}
+// To the nearest, ties to even.  any_nan: may x be a NaN of which this makes another number?
 template <bool any_nan = true> OP float round_bfloat16(float x) {
-    return bits<float>(any_nan && x != x ? 0x7fc00000u : near_bfloat16(bits<uint32_t>(x)) & 0xffff0000u);
+    uint32_t u = bits<uint32_t>(x), near = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+    return bits<float>(any_nan && x != x ? 0x7fc00000u : near);
+}
+OP bfloat16 to_bfloat16(float x) {              // (16 bits are chosen faster than 32)
+    return x != x ? (bfloat16)0x7fc0u : upper_bfloat16(round_bfloat16<false>(x));
 }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product,

@@ -22,7 +22,7 @@ import torch
 
 from ...ir.loops import playing
 from ..kernels import Value, limit
-from .expressions import ARRAY_TYPES, EXTREMES, SMALL_FLOATS, compute_type, constant_text
+from .expressions import ARRAY_TYPES, EXTREMES, compute_type, constant_text
 from .statements import Bound, Branch, Line, Statement, nest
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ class Extreme(Accumulator):
 
     def take(self, writer: "CppKernelWriter", value: Value, place: sympy.Expr) -> None:
         """The largest of rounded elements is the largest element, rounded."""
-        is_small = value.dtype in SMALL_FLOATS
-        self.term = writer.rounded.get(value.text, value.text) if is_small else value.text
+        self.term = writer.unrounded(value)
 
     @property
     def initial(self) -> str:
