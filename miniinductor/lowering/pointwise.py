@@ -146,9 +146,7 @@ def of_floats(call: Call, x: TensorBox) -> TensorBox:
     if name in NEVER and is_whole or name == "signbit" and is_truth:
         return full(call, False)
     function = getattr(ops, "sign" if name == "sgn" else name)
-    return pointwise(
-        call, function, x, promotion=BOOL if call.value.dtype == torch.bool else EXACT
-    )
+    return pointwise(call, function, x, promotion=BOOL if call.value.dtype == torch.bool else EXACT)
 
 
 @lower(*[getattr(aten, name) for name in (*LOGICAL, "logical_not")])

@@ -10,7 +10,8 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
 Functions of the prelude carry the ops' names, so that most families are one line here.
 
 bfloat16, float16 and float8 are 16 or 8 bits in memory, and floats while they are computed with.
-Eager rounds after each operation, and so do we; what is stored is rounded as it is stored.
+Eager rounds after each operation, and so do we, where bits may be lost: not after abs or maximum,
+which commute with rounding, and not again as a rounded value is stored.
 
 A body under a condition, which must not touch memory where that is false, is a branch:
 

@@ -132,9 +132,6 @@ class Plain:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
-    def is_transposed(self, index: sympy.Expr) -> bool:
-        return False
-
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
         """The text of the element of a buffer that is read or written."""
         return f"{self.writer.pointer(name, written)}[{self.writer.index(index)}]"

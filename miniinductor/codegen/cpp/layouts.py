@@ -409,7 +409,8 @@ def converted_together(
     is_free = writer.lanes_are_free() and not (writer.shares_lanes or writer.has_scatter)
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
     is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
-    is_beside = stride_of(index, lane) == 1 or writer.layout.is_transposed(index)
+    layout = writer.layout
+    is_beside = stride_of(index, lane) == 1 or type(layout) is Tiles and layout.is_transposed(index)
     if not (is_long and is_free and is_here and is_known and is_beside):
         return ""
     array, texts = writer.outside.fresh("half"), writer.scope.lines
