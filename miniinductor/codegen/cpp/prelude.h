@@ -203,7 +203,7 @@ OP float round_float16(float x) {
 // loop, or written after it.  (gcc makes vectors of the processor's conversions in no loop; `asm`
 // would keep accumulators in memory.)
 #ifdef __AVX512BW__
-typedef short Halves __attribute__((vector_size(32), aligned(2)));
+typedef short Halves __attribute__((vector_size(32), aligned(2), may_alias));
 typedef float Floats __attribute__((vector_size(64)));
 #ifdef __clang__
 #define HALVES Halves*
