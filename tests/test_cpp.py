@@ -479,38 +479,24 @@ def test_scatter_add_with_repeated_indices():
     index, values = torch.randint(0, 10, (1000,)), torch.randn(1000, 17)
 
     def embedding_backward(at, v):
-        zero = TensorBox(
-            Pointwise(CPU, torch.float32, [10, 17], lambda i: ops.constant(0, torch.float32))
-        )
-        target = zero.realize()
-        at_load, load = at.make_loader(), v.make_loader()
-        scatter = Scatter(
-            CPU,
-            torch.float32,
-            [1000, 17],
-            load,
-            lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]],
-            target,
-            "sum",
-        )
-        buffer = current_graph().add(
-            ComputedBuffer, Layout(CPU, torch.float32, (10, 17), (17, 1)), frozenset(), data=scatter
-        )
-        return [TensorBox(buffer)]
+        dtype, load, at_load = torch.float32, v.make_loader(), at.make_loader()
+        zero = TensorBox(Pointwise(CPU, dtype, [10, 17], lambda i: ops.constant(0, dtype)))
+        place = lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]]  # noqa: E731
+        scatter = Scatter(CPU, dtype, [1000, 17], load, place, zero.realize(), "sum")
+        layout = Layout(CPU, dtype, (10, 17), (17, 1))
+        return [TensorBox(current_graph().add(ComputedBuffer, layout, frozenset(), data=scatter))]
 
     (got,), _ = run(embedding_backward, index, values)
-    torch.testing.assert_close(
-        got, torch.zeros(10, 17).index_add(0, index, values), rtol=1e-5, atol=1e-4
-    )
+    want = torch.zeros(10, 17).index_add(0, index, values)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-4)
 
 
 def test_constants_keep_their_value():
     assert constant_text(math.inf, torch.float32) == "mini::inf"
     assert constant_text(-(2**63), torch.int64) == "(-9223372036854775807LL - 1)"
     for value in (0.1, 1e-45, -0.0, 3.4028234663852886e38, 2.0**-126):
-        (got,), _ = run(
-            lambda b: [pointwise(lambda v: ops.constant(value, torch.float32), b)], torch.zeros(3)
-        )
+        constant = lambda v: ops.constant(value, torch.float32)  # noqa: B023, E731
+        (got,), _ = run(lambda b: [pointwise(constant, b)], torch.zeros(3))
         want = torch.full((3,), value)
         assert torch.equal(got, want) and torch.equal(torch.signbit(got), torch.signbit(want))
 
