@@ -249,21 +249,56 @@ def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
         assert torch.equal(ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits))
 
 
+def exact_source(f, *args):
+    """The kernels of f, whose results are eager's, bit for bit."""
+    minidynamo.reset()
+    torch.testing.assert_close(
+        minidynamo.compile(f)(*args), f(*args), rtol=0, atol=0, equal_nan=True
+    )
+    return "".join(k.source for k in last_compiled().backend_record.kernels)
+
+
 @pytest.mark.parametrize("columns", [1, 16, 37, 100])
 def test_float16_lanes_are_converted_together_but_moved_as_they_are(columns):
     """Every code, in rows whose last lanes fill no vector."""
     x = torch.arange(-(2**15), 2**15).short().view(torch.float16)[: 2**16 // columns * columns]
     x = x.view(-1, columns)
-    moves = lambda x: x.t().contiguous().clone()  # noqa: E731
-    for f in (lambda x: (-x, x * 3.0), lambda x: x.float(), lambda x: x.amax(0), moves):
-        minidynamo.reset()
-        got, want = minidynamo.compile(f)(x), f(x)
-        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
-        [kernel] = minidynamo.records.frames[-1].backend_record.kernels
-        if f is moves:
-            assert torch.equal(got.view(torch.int16), want.view(torch.int16))
-        elif columns == 100 and devices.vector_bits() == 512:
-            assert "Widened" in kernel.source and "to_float(" not in kernel.source
+    for f in (lambda x: (-x, x * 3.0), lambda x: x.float(), lambda x: x.amax(0)):
+        source = exact_source(f, x)
+        if columns == 100 and devices.vector_bits() == 512:
+            assert "Widened" in source and "to_float(" not in source
+    moved = minidynamo.compile(lambda x: x.t().contiguous().clone())(x)
+    assert torch.equal(moved.view(torch.int16), x.t().contiguous().view(torch.int16))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bits_are_rounded_where_bits_are_lost_and_once(dtype):
+    a = torch.arange(-(2**15), 2**15).short().view(dtype).view(256, 256)
+    b, c = a.flip(0), torch.randn(256, 256).to(dtype)
+    for exact in (lambda a: a.clamp(-0.3).abs(), lambda a: torch.where(a > 0, -a, 0.1)):
+        source = exact_source(exact, a)
+        assert "round_" not in source and "to_bfloat16" not in source
+    source = exact_source(lambda a, b: (a - b).abs().amax(1), a, b)  # rounded after the loop
+    [term] = re.findall(r"lane0\[k\], (\w+)\)", source)
+    [difference] = re.findall(rf"{term} = mini::abs\((\w+)\)", source)
+    assert re.search(rf"{difference} = \w+ - \w+;", source)
+    exact_source(
+        lambda a, b: ((a + b).float().amax(1), (a * b).argmax(1), (a * b).amin(0) + 1), a, b
+    )
+    exact_source(lambda a: (a * 3 + 1, F.pad(a, (1, 2), value=0.1), a.clamp(max=a.shape[0] + 1)), a)
+    centred = lambda a, b: (a + b) - (a + b).mean(1, keepdim=True) * (a + b)  # noqa: E731
+    assert source_of(centred, c, c.flip(0)).count("in1[") == 1  # a rounded sum is kept
+    source = exact_source(lambda x: (x.t() * 3).contiguous(), c)
+    if dtype is torch.float16 and devices.vector_bits() == 512:
+        assert "Widened<16>" in source and "Narrowed<16>" in source
+
+
+def test_a_nan_with_bits_that_rounding_would_carry_stays_one():
+    x = torch.full((64,), 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+    checked = lambda x: (x.bfloat16(), (x * 2).bfloat16())  # noqa: E731
+    plain = lambda x: x.bfloat16() * 2  # noqa: E731
+    assert "<false>" not in exact_source(checked, x)
+    assert "<false>" in exact_source(plain, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
@@ -284,11 +319,8 @@ def test_float8_is_made_and_read_as_eager_does(dtype):
 
 def test_a_clamped_position_needs_no_check():
     for gather, checks in ((lambda x, i: x[i.clamp(0, 6)] + 1, 0), (lambda x, i: x[i % 7] + 1, 1)):
-        x, i = torch.randn(7, 5), torch.randint(-20, 20, (100,))
-        minidynamo.reset()
-        assert torch.equal(minidynamo.compile(gather)(x, i), gather(x, i))
-        [kernel] = minidynamo.records.frames[-1].backend_record.kernels
-        assert ("INDEX_ERROR" in kernel.source or "device_assert" in kernel.source) == checks
+        source = exact_source(gather, torch.randn(7, 5), torch.randint(-20, 20, (100,)))
+        assert ("INDEX_ERROR" in source or "device_assert" in source) == checks
 
 
 @pytest.mark.parametrize("permute", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)])
@@ -361,12 +393,8 @@ def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
                 x.view(-1)[x.numel() // 2] = math.nan
                 x.view(-1)[-1] = math.nan
             (got,), _ = run(lambda b: [reduce(b, kind, [dim], dtype=torch.int64)], x)
-            values = x.gather(dim, got)
-            best = function(x, dim, keepdim=True)
-            assert torch.equal(
-                torch.nan_to_num(values.float(), 9e9),
-                torch.nan_to_num(x.gather(dim, best).float(), 9e9),
-            )
+            values, best = x.gather(dim, got), x.gather(dim, function(x, dim, keepdim=True))
+            torch.testing.assert_close(values, best, rtol=0, atol=0, equal_nan=True)
             hits = (x == values) | (x.isnan() & values.isnan())
             assert torch.equal(got, hits.int().argmax(dim, keepdim=True)), "not the first"
 
@@ -433,9 +461,8 @@ def test_constants_keep_their_value():
     assert constant_text(math.inf, torch.float32) == "mini::inf"
     assert constant_text(-(2**63), torch.int64) == "(-9223372036854775807LL - 1)"
     for value in (0.1, 1e-45, -0.0, 3.4028234663852886e38, 2.0**-126):
-        (got,), _ = run(
-            lambda b: [pointwise(lambda v: ops.constant(value, torch.float32), b)], torch.zeros(3)
-        )
+        constant = lambda v: ops.constant(value, torch.float32)  # noqa: B023, E731
+        (got,), _ = run(lambda b: [pointwise(constant, b)], torch.zeros(3))
         want = torch.full((3,), value)
         assert torch.equal(got, want) and torch.equal(torch.signbit(got), torch.signbit(want))
 

@@ -55,7 +55,7 @@ from .extern import (
     eager_kernel,
     unknown_numbers,
 )
-from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
+from .registry import LOWERINGS, NARROW, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 
 class LoweringError(Exception):
@@ -80,19 +80,22 @@ class _Cost(OpsHandler):
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
     whole row or column: only expensive operations on it are counted.  loops: a read that is the
-    same along some of them is not counted, since it comes from a cache."""
+    same along some of them is not counted, since it comes from a cache.  None on a CPU, which
+    rounds to 16 bits in many operations."""
 
-    def __init__(self, loops: set[sympy.Symbol]) -> None:
+    def __init__(self, loops: set[sympy.Symbol] | None) -> None:
         self.reads = self.operations = 0
         self.loops = loops
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> bool:
         read, cost_of_one = True in args, price(op)
+        if op == "to_dtype" and args[1] in NARROW and self.loops is None:
+            cost_of_one = EXPENSIVE_PRICE
         self.operations += cost_of_one if read or cost_of_one > 1 else 0
         return read
 
     def load(self, name: str, index: sympy.Expr) -> bool:
-        self.reads += is_indirect(index) or self.loops <= index.free_symbols
+        self.reads += is_indirect(index) or not self.loops or self.loops <= index.free_symbols
         return True
 
     def masked(self, mask: bool, body: Callable[[], bool], other: float) -> bool:
@@ -107,7 +110,7 @@ def cost(box: TensorBox) -> tuple[int, int]:
     sizes = box.get_size()
     index = loop_variables("i", len(sizes))
     several = {i for i, n in zip(index, sizes) if n != 1}
-    counter = _Cost(several if recomputes(box.device) else set())
+    counter = _Cost(several if recomputes(box.device) else None)
     with set_handler(counter):
         box.make_loader()(index)
     return counter.reads, counter.operations

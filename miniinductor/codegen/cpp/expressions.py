@@ -10,7 +10,8 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
 Functions of the prelude carry the ops' names, so that most families are one line here.
 
 bfloat16, float16 and float8 are 16 or 8 bits in memory, and floats while they are computed with.
-Eager rounds after each operation, and so do we; what is stored is rounded as it is stored.
+Eager rounds after each operation, and so do we, where bits may be lost: not after abs or maximum,
+which commute with rounding, and not again as a rounded value is stored.
 
 A body under a condition, which must not touch memory where that is false, is a branch:
 
@@ -25,6 +26,7 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -64,6 +66,12 @@ EXTREMES = {
     "argmin": "smaller",
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
+# which commute with rounding
+MONOTONE = {
+    *("-{}", "mini::abs({})", "{} ? {} : {}"),
+    *("mini::maximum<float>({}, {})", "mini::minimum<float>({}, {})"),
+}
+ARITHMETIC = {*MONOTONE, "{} {} {}"}
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -86,7 +94,8 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
     if dtype.is_floating_point:
-        return float_text(float(value), compute_type(dtype) == "double")
+        number = torch.tensor(float(value), dtype=dtype).item()
+        return float_text(number, compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
         # C has no negative numbers: it would negate 2^63
@@ -95,8 +104,6 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
 
 
 def float_text(value: float, is_double: bool) -> str:
-    if not is_double:
-        value = torch.tensor(value, dtype=torch.float32).item()
     if math.isfinite(value):
         return repr(value) if is_double else f"{value!r}f"
     name = "nan" if math.isnan(value) else "inf"
@@ -193,13 +200,26 @@ class CppExpressions(OpsHandler):
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
-    rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
+    # a float that fewer bits hold -> the one of which it was made, or itself
+    rounded: dict[str, str]
+    short_nan: set[str]  # floats of which a NaN has no lower bits, so that no rounding carries
 
     # -- names
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
         """The value of an expression of these parts; it changes where they do."""
-        inner = any(part.inner for part in parts if isinstance(part, Value))
-        return self.temporary(template.format(*parts), dtype, inner)
+        values = [part for part in parts if isinstance(part, Value)]
+        value = self.temporary(template.format(*parts), dtype, any(p.inner for p in values))
+        variable = {p.text for p in values[-2:] if p.number is None}
+        if template in ARITHMETIC and variable <= self.short_nan:
+            self.short_nan.add(value.text)
+        if dtype in SMALL_FLOATS and template in MONOTONE and variable <= self.rounded.keys():
+            wide = [replace(p, text=self.unrounded(p)) for p in values]
+            self.rounded[value.text] = self.make(template, torch.float32, *wide).text
+        return value
+
+    def unrounded(self, x: Value) -> str:
+        """The text of a value as it was before a dtype of fewer bits rounded it."""
+        return self.rounded.get(x.text, x.text) if x.dtype in SMALL_FLOATS else x.text
 
     def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
         """The value of a call of a function of the prelude.  of: the arguments of a template."""
@@ -232,7 +252,7 @@ class CppExpressions(OpsHandler):
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
         dtype = self.buffers[name].layout.dtype
-        is_short = dtype in (torch.float16, torch.bfloat16)
+        is_short = dtype is torch.float16
         return torch.int16 if self.only_moves and is_short else dtype
 
     # -- indices at run time
@@ -280,11 +300,11 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            rounds = f"mini::to_float(mini::to_{SMALL_FLOATS[dtype]}({{}}))"
-            if dtype is torch.float16:
-                rounds = "mini::round_float16({})"
-            value = self.make(rounds, dtype, wide)
+            of = "false" if dtype is torch.bfloat16 and wide.text in self.short_nan else ""
+            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide, of=of)
             self.rounded[value.text] = wide.text
+            if dtype is torch.bfloat16:
+                self.short_nan.add(value.text)
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)

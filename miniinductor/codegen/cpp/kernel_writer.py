@@ -115,7 +115,7 @@ class CppKernelWriter(CppExpressions):
         self.stored: list[str] = []
         self.read: list[str] = []
         self.reads_again = False  # may it read an element again, after results have been written?
-        self.rounded = {}
+        self.rounded, self.short_nan = {}, set()
         self.has_scatter = bool(group.targets)
         self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
         self.overwrites = not overwritten.keys().isdisjoint(group.names)
@@ -343,7 +343,11 @@ class CppKernelWriter(CppExpressions):
             self.read.append(name)
         element = self.layout.element(name, index, False)
         wide = converted_together(self, "Widened", element, dtype, index)
-        return self.temporary(wide or as_computed(element, dtype), dtype, inner)
+        value = self.temporary(wide or as_computed(element, dtype), dtype, inner)
+        self.rounded.setdefault(value.text, value.text)
+        if dtype is torch.bfloat16:
+            self.short_nan.add(value.text)
+        return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if self.inner_variables and any(a.name == value.text for a in self.accumulators):
@@ -360,13 +364,13 @@ class CppKernelWriter(CppExpressions):
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
-        target, new = self.layout.element(name, index, True), value.text
+        target, new = self.layout.element(name, index, True), self.unrounded(value)
         if mode:
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        elif dtype in SMALL_FLOATS:
-            new = self.rounded.get(new, new)
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
-        if dtype in SMALL_FLOATS and not wide:
+        if dtype is torch.bfloat16 and value.text in self.rounded and new in self.short_nan:
+            new = f"mini::upper_bfloat16({value})"
+        elif dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
@@ -377,8 +381,9 @@ class CppKernelWriter(CppExpressions):
         deferred, self.deferred = self.deferred, []
         for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
-                result = results[value.text](value.dtype, place)
-                self.store(name, index, Value(result, value.dtype), mode)
+                wide = torch.float32 if value.dtype in SMALL_FLOATS else value.dtype
+                result = Value(results[value.text](value.dtype, place), wide)
+                self.store(name, index, self.to_dtype(result, value.dtype), mode)
 
     @property
     def has_one_element(self) -> bool:

@@ -215,8 +215,9 @@ class Lanes:
     ) -> list[Statement]:
         """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
+        most = count if isinstance(count, int) else self.width
         before = [
-            Line(s.text.format(self.width, count), origin=s.origin)
+            Line(s.text.format(most, count), origin=s.origin)
             for s in self.body
             if isinstance(s, BeforeLanes)
         ]
@@ -224,8 +225,8 @@ class Lanes:
         pragma = Pragma(simd=self.width > 1)
         lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
         if before:
-            start = Line(f"const int64_t {variable} = {first};", origin="the first lane")
-            lines = [Block([start, *before, *lines])]
+            start = Line("const int64_t k = 0;", origin="the first lane")
+            lines = [Block([start, place, *before, *lines])]
         after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
         return [*lines, *itertools.chain(*after)]
 

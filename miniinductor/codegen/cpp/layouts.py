@@ -80,7 +80,7 @@ from ...sizes.symbols import Size, estimate, hint, quotient
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import CppScope, SmallTable, array_type, compute_type, memory_type
-from .lanes import STACK, Plain, bound, longest
+from .lanes import STACK, Lanes, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -399,7 +399,8 @@ class Tiles(Plain):
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
-        return self.along("k", 0, self.counts[1], [place(self.plan.r[-1], "k"), *body])
+        lane, lanes = self.plan.r[-1], Lanes(self.writer, body, [], [])
+        return lanes.lanes_from(lane, f"{lane}_tile", self.counts[1])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
@@ -410,14 +411,10 @@ class Tiles(Plain):
         for (loop, size), count in zip(self.loops.items(), self.counts):
             loops.append((f"{loop}_block", 0, size, count))
             lines.append(bound(f"{loop}_tile", f"{loop}_block", size - count))
-        rows = nest([place(row, "i"), *body], [("i", 0, self.counts[0])])
+        place = f"const int64_t {row} = {row}_tile + i;"
+        first = Line(place, origin="which element of a tile comes next")
+        rows = nest([first, *body], [("i", 0, self.counts[0])])
         return nest([*lines, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
-
-
-def place(loop: sympy.Symbol, counter: str) -> Line:
-    """Says which iteration of the loop an element of a tile is."""
-    text = f"const int64_t {loop} = {loop}_tile + {counter};"
-    return Line(text, origin="which element of a tile comes next")
 
 
 # --- scatters -------------------------------------------------------------------------------------
@@ -460,11 +457,12 @@ def converted_together(
     if dtype is not torch.float16 or not lane or vector_bits() < 512:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
-    is_free = not is_shared and writer.lanes_are_free()
+    is_free = writer.lanes_are_free() and not (writer.shares_lanes or writer.has_scatter)
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
     is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
-    if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+    layout = writer.layout
+    is_beside = stride_of(index, lane) == 1 or type(layout) is Tiles and layout.is_transposed(index)
+    if not (is_long and is_free and is_here and is_known and is_beside):
         return ""
     array, texts = writer.outside.fresh("half"), writer.scope.lines
     texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))

@@ -121,6 +121,10 @@ class Extreme(Accumulator):
 
     of_elements = True
 
+    def take(self, writer: "CppKernelWriter", value: Value, place: sympy.Expr) -> None:
+        """The largest of rounded elements is the largest element, rounded."""
+        self.term = writer.unrounded(value)
+
     @property
     def initial(self) -> str:
         return constant_text(limit(self.dtype, self.kind.endswith("max")), self.dtype)
@@ -137,8 +141,7 @@ class PlaceOfExtreme(Extreme):
     at: str = ""  # its place
 
     def take(self, writer: "CppKernelWriter", value: Value, place: sympy.Expr) -> None:
-        super().take(writer, value, place)
-        self.element, self.at = self.term, writer.index(place)
+        self.element, self.at = value.text, writer.index(place)
         self.term = self.of(self.element)
 
     def of(self, element: str) -> str:
