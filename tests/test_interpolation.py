@@ -42,6 +42,28 @@ def test_a_scale_that_changes_no_size(scale: float, dynamic: bool) -> None:
         assert torch.equal(compiled(x), f(x))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bits_on_a_cpu(dtype: torch.dtype) -> None:
+    """Kernels read pixels that lie apart before their lanes, and mix them as floats where eager's
+    do, elsewhere an eager kernel rounds the weights; what is only moved keeps its bits."""
+    x = image(4, 20).to(dtype)
+    last = torch.cat([x, x * 3], 1).contiguous(memory_format=torch.channels_last)
+    for mode, size, given, words in [
+        ("nearest", 40, x, ["Gathered", "int16_t* out0"]),
+        ("nearest", 40, last, ["int16_t* out0"]),
+        ("bilinear", 40, x, ["Gathered"]),
+        ("bilinear", 70, last, ["to_integer"]),
+        ("bilinear", 70, x, []),
+    ]:
+        f = lambda x: F.interpolate(x, size=size, mode=mode)  # noqa: B023, E731
+        minidynamo.reset()
+        got, bound = minidynamo.compile(f)(given), 2**-7 if mode == "bilinear" and words else 0
+        torch.testing.assert_close(got, f(given), rtol=bound, atol=bound, equal_nan=True)
+        record = records.frames[-1].backend_record
+        source = "".join(kernel.source for kernel in record.kernels)
+        assert all(word in source for word in words) and bool(words) != bool(record.fallbacks)
+
+
 @pytest.mark.parametrize("rank", MODES)
 def test_gradients(rank: int) -> None:
     def gradient(function, size: int) -> torch.Tensor:

@@ -144,10 +144,13 @@ def can_unroll(plan: KernelPlan, overwritten: Container[str]) -> bool:
 
 
 def decides_by_last_loop(body: LoopBody) -> bool:
-    """Does nothing but the place in the last loop say what the body reads?"""
+    """Does nothing but the place in the last loop say whether the body reads, and nothing but that
+    in the others where a table of positions sends it?"""
     fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
+    same = {i.result for i in body.depending_only_on(body.x[:-1])}
     masks = {i.args[0] for i in body.walk() if i.op == "masked"}
-    return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
+    positions = {i.result for i in body.walk() if i.op == "indirect_indexing"}
+    return masks <= fixed and positions <= same
 
 
 def lanes_along_memory(bodies: Sequence[LoopBody]) -> list[LoopBody]:

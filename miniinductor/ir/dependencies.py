@@ -83,7 +83,9 @@ class Instruction:
         """The same, in a list of instructions whose numbers begin later."""
         args = tuple(Ref(arg.number + by) if isinstance(arg, Ref) else arg for arg in self.args)
         block = tuple(i.moved(by) for i in self.block)
-        return replace(self, args=args, result=Ref(self.result.number + by), block=block)
+        result = self.result  # (the same symbol stands for a position in each iteration)
+        result = Ref(result.number + by) if isinstance(result, Ref) else result
+        return replace(self, args=args, result=result, block=block)
 
 
 # --- linear forms ---------------------------------------------------------------------------------
@@ -271,9 +273,11 @@ class LoopBody:
         return body.with_loops([v for v in sizes if v != around])
 
     def unrolled(self) -> "LoopBody":
-        """A body without indirect indices, with all iterations of its last outer loop in a row."""
+        """A body whose indirect indices are the same in all iterations of its last outer loop, with
+        these in a row."""
         *outer, count = self.outer
-        step, instructions = 1 + max(i.result.number for i in self.walk()), []
+        numbers = [i.result.number for i in self.walk() if isinstance(i.result, Ref)]
+        step, instructions = 1 + max(numbers), []
         for k in range(count):
             once = self.substitute(outer, self.inner, {self.x[-1]: sympy.Integer(k)})
             instructions += [i.moved(k * step) for i in once.instructions]

@@ -171,10 +171,9 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
-    taken = {*WIDE, *(NARROW if recomputes(x.device) else ())}
-    if x.dtype not in taken or any(same(n, 0) for n in output_size):
-        # on a CPU, eager rounds the weights of 16 bits, or not; it refuses results without pixels
-        return NotImplemented
+    is_narrow = x.dtype in NARROW and (recomputes(x.device) or mixes_floats(x, output_size))
+    if not (is_narrow or x.dtype in WIDE) or any(same(n, 0) for n in output_size):
+        return NotImplemented  # (eager refuses results without pixels)
     places = []
     for d, (count, scale) in enumerate(zip(output_size, (*scales, None, None, None))):
         shape = [-1] + [1] * (len(output_size) - 1 - d)
@@ -189,6 +188,17 @@ def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: 
         return mixed(*at, before) * (1 - weight) + mixed(*at, after) * weight
 
     return in_layout_of(x, mixed().to(x.dtype), CHANNELS_LAST_FROM)
+
+
+def mixes_floats(x: Tensor, output_size: Sequence[int]) -> bool:
+    """Does eager's kernel on a CPU mix pixels of 16 bits as floats, as that for channels-last
+    images does?  (Images that become small are copied to that layout.)  Others round each weight,
+    and perhaps each sum."""
+    if is_symbolic([*x.shape, *output_size]) or x.dim() < 4:
+        return False
+    is_small = x.dim() == 4 and sum(output_size) <= 128
+    layout = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+    return is_small or x.shape[1] > 3 and x.is_contiguous(memory_format=layout)
 
 
 def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:

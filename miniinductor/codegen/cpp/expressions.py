@@ -166,13 +166,14 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
-    only_moves: bool  # does the kernel compute nothing?
+    only_moves: bool  # does the kernel compute no 16-bit floats?
     buffers: Mapping[str, Buffer]
     scope: CppScope
     outside: CppScope  # statements per outer iteration
     table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
+    table_symbols: set[sympy.Symbol]  # indirect indices that tables hold
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
@@ -214,9 +215,11 @@ class CppExpressions(OpsHandler):
     # -- 16-bit elements
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
-        dtype = self.buffers[name].layout.dtype
-        is_short = dtype in (torch.float16, torch.bfloat16)
-        return torch.int16 if self.only_moves and is_short else dtype
+        is_moved = self.only_moves and self.is_short(name)
+        return torch.int16 if is_moved else self.buffers[name].layout.dtype
+
+    def is_short(self, name: str) -> bool:
+        return self.buffers[name].layout.dtype in (torch.float16, torch.bfloat16)
 
     # -- indices at run time
     def indirect_indexing(
@@ -233,6 +236,8 @@ class CppExpressions(OpsHandler):
         symbol = self.position(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
+        if id(playing.value) in self.table_of:
+            self.table_symbols.add(symbol)
         return symbol
 
     def error_if(self, condition: Value, error: str) -> None:

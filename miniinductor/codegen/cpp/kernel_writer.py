@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import stride_of
+from ...ir.dependencies import LoopBody, stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -85,7 +85,6 @@ from .statements import (
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
-MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 STACK_BYTES = 1 << 18  # for values between stages
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
@@ -117,13 +116,13 @@ class CppKernelWriter(CppExpressions):
         self.reads_again = False  # may it read an element again, after results have been written?
         self.rounded = {}
         self.has_scatter = bool(group.targets)
-        self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
+        self.only_moves = all(self.moves_only(n.body) for n in group.nodes)
         self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
         self.table_of = {}
-        self.inner_symbols = set()
+        self.inner_symbols, self.table_symbols = set(), set()
         self.accumulators: list[Any] = []  # (reductions.py)
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
@@ -131,6 +130,16 @@ class CppKernelWriter(CppExpressions):
         self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
+
+    def moves_only(self, body: LoopBody) -> bool:
+        """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
+        loaded = {i.result for i in body.walk() if i.op == "load" and self.is_short(i.args[0])}
+        return all(
+            not self.is_short(i.args[0]) or i.args[2] in loaded
+            if i.op == "store"
+            else loaded.isdisjoint(i.args)
+            for i in body.walk()
+        )
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
