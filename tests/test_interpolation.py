@@ -43,25 +43,25 @@ def test_a_scale_that_changes_no_size(scale: float, dynamic: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_16_bits_on_a_cpu(dtype: torch.dtype) -> None:
-    """Kernels read pixels that lie apart before their lanes, and mix them as floats where eager's
-    do, elsewhere an eager kernel rounds the weights; what is only moved keeps its bits."""
-    x = image(4, 20).to(dtype)
-    last = torch.cat([x, x * 3], 1).contiguous(memory_format=torch.channels_last)
-    for mode, size, given, words in [
-        ("nearest", 40, x, ["Gathered", "int16_t* out0"]),
-        ("nearest", 40, last, ["int16_t* out0"]),
-        ("bilinear", 40, x, ["Gathered"]),
-        ("bilinear", 70, last, ["to_integer"]),
-        ("bilinear", 70, x, []),
-    ]:
-        f = lambda x: F.interpolate(x, size=size, mode=mode)  # noqa: B023, E731
-        minidynamo.reset()
-        got, bound = minidynamo.compile(f)(given), 2**-7 if mode == "bilinear" and words else 0
-        torch.testing.assert_close(got, f(given), rtol=bound, atol=bound, equal_nan=True)
-        record = records.frames[-1].backend_record
-        source = "".join(kernel.source for kernel in record.kernels)
-        assert all(word in source for word in words) and bool(words) != bool(record.fallbacks)
+@pytest.mark.parametrize("size", [40, 70])
+def test_16_bits(dtype: torch.dtype, size: int) -> None:
+    """Weights are rounded where eager rounds them: few sums, added in another order, differ.  What
+    is only moved keeps its bits."""
+    for rank, last in ((3, False), (4, False), (4, True), (5, False), (5, True)):
+        x = image(rank, 11).to(dtype)
+        x = torch.cat([x, x * 3], 1)
+        layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(rank)
+        x = x.contiguous(memory_format=layout) if last else x
+        for mode in ["nearest"] * (rank == 4) + [MODES[rank]]:
+            f = lambda x: F.interpolate(x, size=size, mode=mode)  # noqa: B023, E731
+            minidynamo.reset()
+            got, want = minidynamo.compile(f)(x).nan_to_num(7), f(x).nan_to_num(7)
+            differs = (got != want).float().mean()
+            assert differs == 0 if mode == "nearest" else differs < 0.002, (rank, last, differs)
+            [kernel] = records.frames[-1].backend_record.kernels
+            if kernel.source.startswith("extern"):
+                assert ("Gathered" in kernel.source) != last, kernel.source
+                assert ("int16_t*" in kernel.source) == (mode == "nearest")
 
 
 @pytest.mark.parametrize("rank", MODES)

@@ -171,13 +171,17 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
-    is_narrow = x.dtype in NARROW and (recomputes(x.device) or mixes_floats(x, output_size))
-    if not (is_narrow or x.dtype in WIDE) or any(same(n, 0) for n in output_size):
-        return NotImplemented  # (eager refuses results without pixels)
+    is_short = x.dtype in NARROW and not recomputes(x.device)
+    if x.dtype not in (*WIDE, *NARROW) or is_short and is_symbolic([*x.shape, *output_size]):
+        return NotImplemented
+    if any(same(n, 0) for n in output_size):
+        return NotImplemented  # eager refuses results without pixels
+    dtype = x.dtype if is_short and rounds_weights(x, output_size) else None
     places = []
     for d, (count, scale) in enumerate(zip(output_size, (*scales, None, None, None))):
         shape = [-1] + [1] * (len(output_size) - 1 - d)
-        given = neighbours(x, 2 + d, count, align_corners, scale)
+        before, after, weight = neighbours(x, 2 + d, count, align_corners, scale)
+        given = before, after, weight.to(dtype or weight.dtype)
         places.append([t.reshape(shape) for t in given])
 
     def mixed(*at: Tensor) -> Tensor:
@@ -190,15 +194,14 @@ def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: 
     return in_layout_of(x, mixed().to(x.dtype), CHANNELS_LAST_FROM)
 
 
-def mixes_floats(x: Tensor, output_size: Sequence[int]) -> bool:
-    """Does eager's kernel on a CPU mix pixels of 16 bits as floats, as that for channels-last
-    images does?  (Images that become small are copied to that layout.)  Others round each weight,
-    and perhaps each sum."""
-    if is_symbolic([*x.shape, *output_size]) or x.dim() < 4:
+def rounds_weights(x: Tensor, output_size: Sequence[int]) -> bool:
+    """Does eager's kernel on a CPU round weights to 16 bits?  That for channels-last images, to
+    which small ones and those of three channels are copied, does not."""
+    if x.dim() == 4 and (x.shape[1] == 3 or sum(output_size) <= 128):
         return False
-    is_small = x.dim() == 4 and sum(output_size) <= 128
-    layout = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
-    return is_small or x.shape[1] > 3 and x.is_contiguous(memory_format=layout)
+    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+    is_last = x.dim() in layouts and x.is_contiguous(memory_format=layouts[x.dim()])
+    return not (is_last and x.shape[1] > 3)
 
 
 def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
