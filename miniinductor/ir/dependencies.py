@@ -81,11 +81,10 @@ class Instruction:
 
     def moved(self, by: int) -> "Instruction":
         """The same, in a list of instructions whose numbers begin later."""
-        args = tuple(Ref(arg.number + by) if isinstance(arg, Ref) else arg for arg in self.args)
+        values = (*self.args, self.result)  # (an indirect index keeps its symbol)
+        *args, result = (Ref(v.number + by) if isinstance(v, Ref) else v for v in values)
         block = tuple(i.moved(by) for i in self.block)
-        result = self.result  # (the same symbol stands for a position in each iteration)
-        result = Ref(result.number + by) if isinstance(result, Ref) else result
-        return replace(self, args=args, result=result, block=block)
+        return replace(self, args=tuple(args), result=result, block=block)
 
 
 # --- linear forms ---------------------------------------------------------------------------------
@@ -276,8 +275,7 @@ class LoopBody:
         """A body whose indirect indices are the same in all iterations of its last outer loop, with
         these in a row."""
         *outer, count = self.outer
-        numbers = [i.result.number for i in self.walk() if isinstance(i.result, Ref)]
-        step, instructions = 1 + max(numbers), []
+        step, instructions = 1 + max(getattr(i.result, "number", 0) for i in self.walk()), []
         for k in range(count):
             once = self.substitute(outer, self.inner, {self.x[-1]: sympy.Integer(k)})
             instructions += [i.moved(k * step) for i in once.instructions]

@@ -171,17 +171,16 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
-    is_short = x.dtype in NARROW and not recomputes(x.device)
-    if x.dtype not in (*WIDE, *NARROW) or is_short and is_symbolic([*x.shape, *output_size]):
-        return NotImplemented
-    if any(same(n, 0) for n in output_size):
-        return NotImplemented  # eager refuses results without pixels
-    dtype = x.dtype if is_short and rounds_weights(x, output_size) else None
+    is_narrow = x.dtype in NARROW
+    if not (is_narrow or x.dtype in WIDE) or any(same(n, 0) for n in output_size):
+        return NotImplemented  # (eager refuses results without pixels)
+    keeps_weights = is_narrow and (recomputes(x.device) or mixes_floats(x, output_size))
+    dtype = torch.float32 if keeps_weights else x.dtype
     places = []
     for d, (count, scale) in enumerate(zip(output_size, (*scales, None, None, None))):
         shape = [-1] + [1] * (len(output_size) - 1 - d)
         before, after, weight = neighbours(x, 2 + d, count, align_corners, scale)
-        given = before, after, weight.to(dtype or weight.dtype)
+        given = before, after, weight.to(dtype)
         places.append([t.reshape(shape) for t in given])
 
     def mixed(*at: Tensor) -> Tensor:
@@ -194,14 +193,13 @@ def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: 
     return in_layout_of(x, mixed().to(x.dtype), CHANNELS_LAST_FROM)
 
 
-def rounds_weights(x: Tensor, output_size: Sequence[int]) -> bool:
-    """Does eager's kernel on a CPU round weights to 16 bits?  That for channels-last images, to
-    which small ones and those of three channels are copied, does not."""
+def mixes_floats(x: Tensor, output_size: Sequence[int]) -> bool:
+    """Does eager's kernel on a CPU keep weights of 16-bit pixels as floats?  That for channels-last
+    images does, to which small ones and those of three channels are copied; others round them."""
     if x.dim() == 4 and (x.shape[1] == 3 or sum(output_size) <= 128):
-        return False
-    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
-    is_last = x.dim() in layouts and x.is_contiguous(memory_format=layouts[x.dim()])
-    return not (is_last and x.shape[1] > 3)
+        return True
+    is_last = x.shape[1] > 3 and x.stride(1) == 1
+    return is_last and x.is_contiguous(memory_format=suggest_memory_format(x))
 
 
 def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:

@@ -122,7 +122,7 @@ class CppKernelWriter(CppExpressions):
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
         self.table_of = {}
-        self.inner_symbols, self.table_symbols = set(), set()
+        self.inner_symbols = {}
         self.accumulators: list[Any] = []  # (reductions.py)
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
@@ -135,9 +135,7 @@ class CppKernelWriter(CppExpressions):
         """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
         loaded = {i.result for i in body.walk() if i.op == "load" and self.is_short(i.args[0])}
         return all(
-            not self.is_short(i.args[0]) or i.args[2] in loaded
-            if i.op == "store"
-            else loaded.isdisjoint(i.args)
+            (i.op == "store" and self.is_short(i.args[0])) != loaded.isdisjoint(i.args)
             for i in body.walk()
         )
 
@@ -384,7 +382,7 @@ class CppKernelWriter(CppExpressions):
         """Does a scatter write another element in each lane?"""
         lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
         is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
+        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols.keys()
 
     # -- reductions
     def pending_names(self) -> set[str]:

@@ -416,11 +416,11 @@ def converted_together(
     is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
     is_free = not is_shared and writer.lanes_are_free()
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
-    along, lines = writer.inner_symbols.intersection(index.free_symbols), writer.scope.lines
-    is_known = kind == "Widened" and along <= writer.table_symbols
-    if not (is_long and is_free and is_here and (is_known or not along)):
+    along = index.free_symbols & writer.inner_symbols.keys()
+    is_known = all(writer.inner_symbols[symbol] for symbol in along)
+    if not (is_long and is_free and is_here and is_known):
         return ""
-    text = ""
+    text, lines = "", writer.scope.lines
     if along:
         array = writer.outside.fresh("gathered")
         load = f"[&](int64_t {lane}) {{{{ return {element}; }}}}, {lane}"
