@@ -405,10 +405,10 @@ def converted_together(
     """The text of an element of 16 bits or less that is loaded, converted or stored together with
     those of the other lanes; "" where each lane has its own.
 
-    Elements that a table says where to find are read one by one before the loop (`Gathered`): no
-    processor gathers so few bits, and gcc builds vectors of them slowly.  float16 elements, those
-    and such as lie beside each other, become floats before the loop (kind: `Widened`), or are made
-    of floats after it (`Narrowed`), all three in prelude.h."""
+    Elements that a table says where to find are read one by one before the loop: no processor
+    gathers so few bits, and gcc would build vectors of them, slowly (`asm` keeps it from that).
+    float16 elements, those and such as lie beside each other, become floats before the loop (kind:
+    `Widened`), or are made of floats after it (`Narrowed`), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
     if dtype.itemsize > 2 or not lane or not config.vectorize:
         return ""
@@ -423,10 +423,11 @@ def converted_together(
     text, lines = "", writer.scope.lines
     if along:
         array = writer.outside.fresh("gathered")
-        load = f"[&](int64_t {lane}) {{{{ return {element}; }}}}, {lane}"
-        of = memory_type(dtype)
-        lines.append(BeforeLanes(f"mini::Gathered<{of}, {{}}> {array}{{{{{load}, {{}}}}}};"))
-        element, text = f"{array}.lanes[0]", as_computed(f"{array}.lanes[k]", dtype)
+        declared = f'alignas(64) {memory_type(dtype)} {array}[{{}}]; _Pragma("GCC unroll 8")'
+        loop = f"for (int64_t k = 0, first = {lane}; k < {{}}; k++)"
+        place = f"const int64_t {lane} = first + k; {array}[k] = {element};"
+        lines.append(BeforeLanes(f'{declared} {loop} {{{{ {place} asm volatile(""); }}}}'))
+        element, text = f"{array}[0]", as_computed(f"{array}[k]", dtype)
     is_half = dtype is torch.float16 and vector_bits() >= 512
     if is_half and (along or stride_of(index, lane) == 1):
         array = writer.outside.fresh("half")

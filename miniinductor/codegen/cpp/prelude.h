@@ -193,15 +193,6 @@ OP float round_float16(float x) {
     float shift = shift_float16(x), size = __builtin_fabsf(x);
     return __builtin_copysignf(size >= 65520.f ? inf : (x + shift) - shift, x);
 }
-// Elements of a loop's lanes that lie apart, read before the loop one by one: gcc would build vectors
-// of them element by element.
-template <class T, int most> struct Gathered {
-    alignas(64) T lanes[most];
-    template <class Load> INLINE Gathered(Load load, int64_t first, int64_t n) {
-        #pragma GCC unroll 8
-        for (int64_t k = 0; k < n; k++) { lanes[k] = load(first + k); asm volatile(""); }
-    }
-};
 // float16 elements of a loop's lanes, one after the other in memory, as floats: read before the
 // loop, or written after it.  (gcc makes vectors of the processor's conversions in no loop; `asm`
 // would keep accumulators in memory.)
