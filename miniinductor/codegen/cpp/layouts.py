@@ -423,10 +423,10 @@ def converted_together(
     text, lines = "", writer.scope.lines
     if along:
         array = writer.outside.fresh("gathered")
-        declared = f'alignas(64) {memory_type(dtype)} {array}[{{}}]; _Pragma("GCC unroll 8")'
+        declared = f"alignas(64) {memory_type(dtype)} {array}[{{}}];"
         loop = f"for (int64_t k = 0, first = {lane}; k < {{}}; k++)"
-        place = f"const int64_t {lane} = first + k; {array}[k] = {element};"
-        lines.append(BeforeLanes(f'{declared} {loop} {{{{ {place} asm volatile(""); }}}}'))
+        copied = f"const int64_t {lane} = first + k; {array}[k] = {element};"
+        lines.append(BeforeLanes(f'{declared} {loop} {{{{ {copied} asm volatile(""); }}}}'))
         element, text = f"{array}[0]", as_computed(f"{array}[k]", dtype)
     is_half = dtype is torch.float16 and vector_bits() >= 512
     if is_half and (along or stride_of(index, lane) == 1):
