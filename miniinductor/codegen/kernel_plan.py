@@ -148,9 +148,10 @@ def decides_by_last_loop(body: LoopBody) -> bool:
     in the others where a table of positions sends it?"""
     fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
     same = {i.result for i in body.depending_only_on(body.x[:-1])}
-    masks = {i.args[0] for i in body.walk() if i.op == "masked"}
-    positions = {i.result for i in body.walk() if i.op == "indirect_indexing"}
-    return masks <= fixed and positions <= same
+    return all(
+        i.args[0] in fixed if i.op == "masked" else i.op != "indirect_indexing" or i.result in same
+        for i in body.walk()
+    )
 
 
 def lanes_along_memory(bodies: Sequence[LoopBody]) -> list[LoopBody]:

@@ -83,10 +83,10 @@ class Windows:
         flat = places[0] * self.sizes[1] + places[1]
         tests = []
         for d, place in enumerate(places):
-            low = 0 if self.place(d, 0, at[d]) < 0 else None
-            high = self.sizes[d] if self.reaches(d, at[d]) else None
-            if low is not None or high is not None:
-                tests.append(between(place, low, high))
+            if self.place(d, 0, at[d]) < 0:
+                tests.append(between(place, 0, None))
+            if self.reaches(d, at[d]):
+                tests.append(between(place, None, self.sizes[d]))
         if not tests:
             return None, self.load(batch + places), flat
         inside = functools.reduce(ops.logical_and, tests)
@@ -196,8 +196,8 @@ def mixes_floats(x: Tensor, output_size: Sequence[int]) -> bool:
     images does, to which small ones and those of three channels are copied; others round them."""
     if x.dim() == 4 and (x.shape[1] == 3 or sum(output_size) <= 128):
         return True
-    is_last = x.shape[1] > 3 and x.stride(1) == 1
-    return is_last and x.is_contiguous(memory_format=suggest_memory_format(x))
+    layout = suggest_memory_format(x)
+    return x.shape[1] > 3 and x.stride(1) == 1 and x.is_contiguous(memory_format=layout)
 
 
 def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:

@@ -308,8 +308,7 @@ class CppKernelWriter(CppExpressions):
 
     def lanes_are_free(self) -> bool:
         """False where two lanes might write the same element, as in a scatter."""
-        is_free = not self.has_scatter or self.scatter_is_row_wise
-        return is_free and not self.group.has_scan
+        return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> str:
@@ -380,9 +379,9 @@ class CppKernelWriter(CppExpressions):
 
     def note_scatter(self, index: sympy.Expr) -> None:
         """Does a scatter write another element in each lane?"""
-        lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
+        *_, lane = None, *self.plan.r
         is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols.keys()
+        self.scatter_is_row_wise = is_apart and not self.inner_symbols.keys() & index.free_symbols
 
     # -- reductions
     def pending_names(self) -> set[str]:

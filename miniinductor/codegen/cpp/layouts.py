@@ -413,12 +413,11 @@ def converted_together(
     if dtype.itemsize > 2 or not lane or not config.vectorize:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
-    is_free = not is_shared and writer.lanes_are_free()
+    is_shared = writer.shares_lanes or writer.has_scatter or writer.group.has_scan
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
     along = index.free_symbols & writer.inner_symbols.keys()
     is_known = all(writer.inner_symbols[symbol] for symbol in along)
-    if not (is_long and is_free and is_here and is_known):
+    if is_shared or isinstance(writer.layout, Tiles) or not (is_long and is_here and is_known):
         return ""
     text, lines = "", writer.scope.lines
     if along:
