@@ -288,6 +288,21 @@ def test_float8_is_made_and_read_as_eager_does(dtype):
     torch.testing.assert_close(read, [*both(*given)[1:]], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.bool, torch.float8_e5m2])
+def test_short_elements_that_lie_apart_are_read_in_words(dtype):
+    """Also where memory begins or ends within a word."""
+    memory, index = (torch.randn(1003) * 3).to(dtype), torch.randint(0, 1000, (3, 333))
+    index[:, :2] = torch.tensor([0, 999])
+    gather = lambda x, index: (x[index], x[index].float() * 2)  # noqa: E731
+    compiled = minidynamo.compile(gather)
+    for start in range(4):
+        x = memory[start : start + 1000]
+        got, want = compiled(x, index), gather(x, index)
+        torch.testing.assert_close([t.float() for t in got], [t.float() for t in want])
+    kernels = minidynamo.records.frames[-1].backend_record.kernels
+    assert "gathered(" in "".join(kernel.source for kernel in kernels)
+
+
 def test_a_clamped_position_needs_no_check():
     for gather, checks in ((lambda x, i: x[i.clamp(0, 6)] + 1, 0), (lambda x, i: x[i % 7] + 1, 1)):
         x, i = torch.randn(7, 5), torch.randint(-20, 20, (100,))

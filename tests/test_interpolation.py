@@ -60,7 +60,7 @@ def test_16_bits(dtype: torch.dtype, size: int) -> None:
             assert differs == 0 if mode == "nearest" else differs < 0.002, (rank, last, differs)
             [kernel] = records.frames[-1].backend_record.kernels
             if kernel.source.startswith("extern"):
-                assert ("gathered0[k]" in kernel.source) != last, kernel.source
+                assert ("gathered(" in kernel.source) != last, kernel.source
                 assert ("int16_t*" in kernel.source) == (mode == "nearest")
 
 

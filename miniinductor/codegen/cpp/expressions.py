@@ -172,8 +172,7 @@ class CppExpressions(OpsHandler):
     outside: CppScope  # statements per outer iteration
     table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
-    # indirect indices that change along the lanes -> does a table hold them?
-    inner_symbols: dict[sympy.Symbol, bool]
+    inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
@@ -235,7 +234,7 @@ class CppExpressions(OpsHandler):
             index = self.make("{} ? 0 : {}", torch.int64, bad, index)
         symbol = self.position(index.text)
         if value.inner:
-            self.inner_symbols[symbol] = id(playing.value) in self.table_of
+            self.inner_symbols.add(symbol)
         return symbol
 
     def error_if(self, condition: Value, error: str) -> None:

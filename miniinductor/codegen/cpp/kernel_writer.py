@@ -122,7 +122,7 @@ class CppKernelWriter(CppExpressions):
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
         self.table_of = {}
-        self.inner_symbols = {}
+        self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
@@ -348,6 +348,8 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
+        if dtype.itemsize < 4 and not self.inner_symbols.isdisjoint(index.free_symbols):
+            element = f"mini::gathered({self.pointer(name, False)}, {self.index(index)})"
         wide = converted_together(self, "Widened", element, dtype, index)
         return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
@@ -381,7 +383,7 @@ class CppKernelWriter(CppExpressions):
         """Does a scatter write another element in each lane?"""
         *_, lane = None, *self.plan.r
         is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and not self.inner_symbols.keys() & index.free_symbols
+        self.scatter_is_row_wise = is_apart and self.inner_symbols.isdisjoint(index.free_symbols)
 
     # -- reductions
     def pending_names(self) -> set[str]:

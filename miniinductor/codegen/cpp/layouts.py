@@ -46,7 +46,7 @@ thing each:
     Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
     elements are read and written one by one.
 
-`converted_together` says which 16-bit elements the lanes of a loop gather or convert at once.
+`converted_together` says which float16 elements the lanes of a loop convert at once.
 
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
 """
@@ -68,7 +68,7 @@ from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
-from .expressions import ARRAY_TYPES, CppScope, TableScope, as_computed, compute_type, memory_type
+from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
@@ -402,37 +402,22 @@ def place(loop: sympy.Symbol, counter: str) -> Line:
 def converted_together(
     writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
 ) -> str:
-    """The text of an element of 16 bits or less that is loaded, converted or stored together with
-    those of the other lanes; "" where each lane has its own.
-
-    Elements that a table says where to find are read one by one before the loop: no processor
-    gathers so few bits, and gcc would build vectors of them, slowly (`asm` keeps it from that).
-    float16 elements, those and such as lie beside each other, become floats before the loop (kind:
-    `Widened`), or are made of floats after it (`Narrowed`), both in prelude.h."""
+    """The text of a float16 element that is converted together with those of the other lanes, which
+    lie beside it in memory; "" where each lane converts its own.  kind: `Widened` (to float, before
+    the loop over lanes) or `Narrowed` (after it), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
-    if dtype.itemsize > 2 or not lane or not config.vectorize:
+    if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-    is_shared = writer.shares_lanes or writer.has_scatter or writer.group.has_scan
+    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
+    is_free = not is_shared and writer.lanes_are_free()
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
-    along = index.free_symbols & writer.inner_symbols.keys()
-    is_known = all(writer.inner_symbols[symbol] for symbol in along)
-    if is_shared or isinstance(writer.layout, Tiles) or not (is_long and is_here and is_known):
+    is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
+    if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
         return ""
-    text, lines = "", writer.scope.lines
-    if along:
-        array = writer.outside.fresh("gathered")
-        declared = f"alignas(64) {memory_type(dtype)} {array}[{{}}];"
-        loop = f"for (int64_t k = 0, first = {lane}; k < {{}}; k++)"
-        copied = f"const int64_t {lane} = first + k; {array}[k] = {element};"
-        lines.append(BeforeLanes(f'{declared} {loop} {{{{ {copied} asm volatile(""); }}}}'))
-        element, text = f"{array}[0]", as_computed(f"{array}[k]", dtype)
-    is_half = dtype is torch.float16 and vector_bits() >= 512
-    if is_half and (along or stride_of(index, lane) == 1):
-        array = writer.outside.fresh("half")
-        lines.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
-        text = f"{array}.lanes[k]"
-    return text
+    array, texts = writer.outside.fresh("half"), writer.scope.lines
+    texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
+    return f"{array}.lanes[k]"
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
