@@ -348,7 +348,7 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
-        if dtype.itemsize < 4 and not self.inner_symbols.isdisjoint(index.free_symbols):
+        if dtype.itemsize < 4 and self.inner_symbols & index.free_symbols:
             element = f"mini::gathered({self.pointer(name, False)}, {self.index(index)})"
         wide = converted_together(self, "Widened", element, dtype, index)
         return self.temporary(wide or as_computed(element, dtype), dtype, inner)

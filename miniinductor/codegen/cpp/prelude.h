@@ -232,10 +232,8 @@ template <int most> struct Narrowed {
 // The processor gathers words of 32 bits: that in which the element lies (of no other page) is read.
 typedef uint32_t __attribute__((may_alias)) Word;
 template <class T> OP T gathered(const T* in, uint64_t i) {
-    constexpr int many = 4 / sizeof(T);
-    i += ((uint64_t)in & 3) / sizeof(T);
-    uint32_t word = ((const Word*)((uint64_t)in & ~3ull))[i / many];
-    return (T)(word >> i % many * (8 * sizeof(T)));
+    uint64_t at = (uint64_t)(in + i);
+    return (T)(*(const Word*)(at & ~3ull) >> at % 4 * 8);
 }
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -------------------
