@@ -283,7 +283,7 @@ read_text = functools.cache(Path.read_text)
 
 
 def strip_comments(source: str, sign: str = "//") -> str:
-    return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)
+    return re.sub(rf"(?m)^[ \t]*{sign} [^\n]*\n|[ \t]*{sign} [^\n]*", "", source)
 
 
 INDEX_ERROR = 1  # (in prelude.h, too)

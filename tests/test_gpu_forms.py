@@ -2,7 +2,6 @@
 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
-import types
 
 import pytest
 
@@ -16,8 +15,9 @@ import torch.nn.functional as F
 import minidynamo
 from miniinductor import config
 from miniinductor.codegen.kernels import Kernel
-from miniinductor.codegen.triton.build import CudaCode
-from miniinductor.codegen.triton.tile_plan import Config, Launch, pointwise_configs
+from miniinductor.codegen.triton.build import TUNED, work_of, worth_tuning
+from miniinductor.codegen.triton.tile_plan import Launch, pointwise_configs
+from miniinductor.toolchain import strip_comments
 
 
 @pytest.fixture(autouse=True)
@@ -124,16 +124,15 @@ def test_gathered_rows_are_reduced_by_few_threads_each():
     assert "for r_start in" in pairs and "r_start" not in check(one_tile, x, i)
 
 
-def test_kernels_that_compute_much_are_timed_though_they_move_little(monkeypatch):
-    about = types.SimpleNamespace(major=9, minor=0, name="a GPU")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
-    for rows, count in ((1 << 10, 1), (1 << 18, 4)):
-        configs = [Config((("XBLOCK", 1 << k), ("RBLOCK", 128)), 1) for k in range(4)]
-        launch = Launch({"x": rows, "r": 128}, configs, {}, False, [])
-        code = CudaCode(
-            Kernel("", [], [], [], "", launch=launch), "", torch.device("cuda"), 1 << 20
-        )
-        assert len(code.configs) == count
+def test_kernels_that_compute_much_are_timed_though_they_move_little():
+    for rows, count in ((1 << 10, 0), (1 << 18, 1)):
+        launch = Launch({"x": rows, "r": 128}, [], {}, False, [])
+        work = work_of(Kernel("", [], [], [], "", launch=launch), 1 << 20)
+        assert len(worth_tuning(["a"], [work])) == count
+    # one hundredth of the graph's work, which equal kernels do together
+    assert worth_tuning([*"abcca"], [TUNED, TUNED, TUNED, 0, 190 * TUNED]) == {*"a"}
+    assert strip_comments("a = 1  # b\n    # c\nd = 2\n", "#") == "a = 1\nd = 2\n"  # equal kernels
+    assert worth_tuning([*"abcb"], [97 * TUNED, TUNED, TUNED // 2, TUNED]) == {*"ab"}
 
 
 def test_tiles_also_turn_what_lies_a_few_elements_apart():

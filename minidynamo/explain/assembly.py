@@ -125,8 +125,8 @@ def ptx(record: Any, device: torch.device) -> str:
     """The instructions of a kernel as it was compiled for this GPU."""
     from miniinductor.codegen.triton import build
 
-    kernel, moved = record.kernel, record.bytes_read + record.bytes_written
-    code = build.CudaCode(kernel, build.named_source(kernel), device, moved)
+    kernel = record.kernel
+    code = build.CudaCode(kernel, build.named_source(kernel), device, is_tuned=False)
     job = code.job(code.configs[0], code.assumed(kernel.launch.hints))
     answer = build.compile_all([{**job, "kinds": ["ptx"]}])[job["kept"]]
     return numbered(answer["ptx"], Path(job["path"]).name) if "ptx" in answer else ""

@@ -38,6 +38,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,6 +57,7 @@ WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 ROUNDS = 25  # in which a configuration is timed
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
 TUNED = 1 << 24  # bytes moved, or elements computed, from which on all configurations are timed
+SHARE = 0.01  # of the work of a graph: a kernel with less has its first configuration
 # dtype -> what Triton calls it in a signature
 SHORT = "bool:i1 float16:fp16 bfloat16:bf16 float32:fp32 float64:fp64"
 SHORT += " uint8:u8 uint16:u16 uint32:u32 uint64:u64 int8:i8 int16:i16 int32:i32 int64:i64"
@@ -88,10 +90,8 @@ def build_triton_kernels(
     if device.type == "cpu":
         return [InterpretedKernel(k, source) for k, source in named]
     keys = [source_key(*one) for one in named]
-    unique = {
-        key: CudaCode(kernel, source, device, moved)
-        for key, (kernel, source), moved in zip(keys, named, bytes_moved)
-    }
+    tuned = worth_tuning(keys, [work_of(*one) for one in zip(kernels, bytes_moved)])
+    unique = {key: CudaCode(*one, device, key in tuned) for key, one in zip(keys, named)}
     # what takes longest must not come last
     codes = sorted(unique.values(), key=lambda code: -len(code.source))
     errors = compile_and_keep([job for code in codes for job in code.jobs()])
@@ -100,6 +100,22 @@ def build_triton_kernels(
             code.choose(errors)
         calls = {key: code.callable() for key, code in unique.items()}
     return [calls[key] for key in keys]
+
+
+def worth_tuning(keys: Sequence[str], work: Sequence[int]) -> set[str]:
+    """Of which kernels all configurations are compiled and timed: those that have much to do, and
+    a share of what the graph has to do.  keys: the same for kernels with the same source."""
+    in_all: Counter[str] = Counter()
+    for key, here in zip(keys, work):
+        in_all[key] += here
+    least = SHARE * sum(work)
+    return {key for key, here in zip(keys, work) if here >= TUNED and in_all[key] >= least}
+
+
+def work_of(kernel: Kernel, bytes_moved: int) -> int:
+    """Bytes that it moves or elements that it computes, whichever is more."""
+    sizes, _ = kernel.launch.at(*kernel.launch.hints)
+    return max(bytes_moved, math.prod(sizes.get(axis, 1) for axis in "yxr"))
 
 
 def named_source(kernel: Kernel) -> str:
@@ -230,7 +246,7 @@ class Assumed(NamedTuple):
 class CudaCode:
     """One source on one device: its configurations, their machine code, the chosen one."""
 
-    def __init__(self, kernel: Kernel, source: str, device: torch.device, moved: int):
+    def __init__(self, kernel: Kernel, source: str, device: torch.device, is_tuned: bool):
         self.kernel, self.source, self.launch = kernel, source, kernel.launch
         self.device = device.index or 0
         properties = torch.cuda.get_device_properties(self.device)
@@ -243,9 +259,7 @@ class CudaCode:
         self.best_file = self.file("best", suffix=".best")
         name = disk().read(self.best_file)
         known = [c for c in self.configs if str(c).encode() == name]
-        sizes, _ = self.launch.at(*self.launch.hints)
-        work = max(moved, math.prod(sizes.get(axis, 1) for axis in "yxr"))
-        if known or work < TUNED and not config.max_autotune:
+        if known or not (is_tuned or config.max_autotune):
             self.configs = (known or self.configs)[:1]
 
     def file(self, *parts: object, suffix: str) -> str:
