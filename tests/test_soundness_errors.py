@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from minidynamo import config
+import miniinductor
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
 from tests.soundness.tables import lambdas, rows
@@ -124,6 +124,23 @@ def test_writes_that_eager_refuses(name, backend):
     x = torch.ones(3, 3)
     wanted = error_of(OVERLAPS[name], [x])
     assert error_of(minidynamo.compile(OVERLAPS[name], backend=backend), [x]) == wanted
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_writes_to_inputs_whose_elements_share_a_place(backend):
+    for write in (lambda x: x.add_(1), lambda x: x[1:].mul_(2), lambda x: x.t()[0].add_(1)):
+        wanted, given = (torch.arange(5.0).as_strided((3, 3), (1, 1)) for _ in range(2))
+        write(wanted)
+        minidynamo.compile(write, backend=backend)(given)
+        assert torch.equal(given, wanted)
+
+
+def test_a_batch_norm_of_one_number_a_channel():
+    norm = lambda x, m, v: torch.native_batch_norm(x, None, None, m, v, True, 0.1, 1e-5)  # noqa: E731
+    wanted, given = ([three[None] * 1, torch.zeros(3), torch.ones(3)] for _ in range(2))
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(norm), given)
+    pairs = zip((*compiled(*given), *given), (*norm(*wanted), *wanted))
+    assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in pairs)
 
 
 # what raises though its result is read in part; i is [1, 7], x has 4 rows
@@ -258,6 +275,6 @@ def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
                 with pytest.raises(type(error)):
                     minidynamo.compile(lambda x, number=number: op(x, number))(x)
         minidynamo.reset()
-        with config.patch(raise_internal_errors=True):
+        with minidynamo.config.patch(raise_internal_errors=True):
             ours = minidynamo.compile(lambda x, held=held: [op(x, n) for n in held])(x)
         torch.testing.assert_close(ours, eager, equal_nan=True)

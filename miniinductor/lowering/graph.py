@@ -46,7 +46,7 @@ from ..ir.loops import (
 from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size, is_indirect
-from ..sizes.symbols import SYMBOLIC, same_sizes, size
+from ..sizes.symbols import SYMBOLIC, has_own_places, same_sizes, size
 from .extern import (
     EXTERN,
     calls_to_store,
@@ -113,9 +113,7 @@ def cost(box: TensorBox) -> tuple[int, int]:
     return counter.reads, counter.operations
 
 
-def should_realize(
-    box: TensorBox, users: int, many_reads: int = MANY_READS, many_ops: int = MANY_OPS
-) -> bool:
+def should_realize(box: TensorBox, users: int, many_reads: int, many_ops: int) -> bool:
     """Store this value now?  Yes if it is pointwise, and storing it is cheaper than computing it
     in every user."""
     if not isinstance(box.data, Pointwise):
@@ -216,18 +214,23 @@ class GraphLowering(fx.Interpreter):
                 f"{value.size} ({node.meta.get('source_line', '')})"
             )
         box.eager = value
+        if self.is_stored_now(box.base, node):  # what is used through a view is used as often
+            self.settle_base(box)
+
+    def is_stored_now(self, base: TensorBox, node: fx.Node) -> bool:
+        """Is this value, which the users of `node` read, stored before they are lowered?"""
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
-        base = box.base  # what is used through a view is used as often
-        # in a backward half, kernels that share a value run over different loops
-        is_few = recomputes(base.device) and is_forward(self)
-        least = min(STORED_FROM.get(user.target, HUGE) for user in node.users or [node])
-        reads, operations = (0, 0) if recomputes(base.device) or least == HUGE else cost(base)
-        is_dear = bool(reads) and operations >= least
-        limits = (FEW_READS, MANY_OPS_ON_GPU) if is_few else (MANY_READS, MANY_OPS)
-        if is_dear or should_realize(base, uses, *limits):
-            self.settle_base(box)
+        if recomputes(base.device) and is_forward(self):
+            # in a backward half, kernels that share a value run over different loops
+            return should_realize(base, uses, FEW_READS, MANY_OPS_ON_GPU)
+        least = min((STORED_FROM.get(user.target, HUGE) for user in node.users), default=HUGE)
+        if least < HUGE and not recomputes(base.device):
+            reads, operations = cost(base)
+            if reads and operations >= least:
+                return True
+        return should_realize(base, uses, MANY_READS, MANY_OPS)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -290,7 +293,8 @@ class GraphLowering(fx.Interpreter):
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
         """The new value of an input, the `target`, stored as that is if it is not stored yet."""
         layout = None if target is None else target.layout
-        if layout and isinstance(box.base.data, Pointwise) and layout.has_own_places:
+        is_pointwise = isinstance(box.base.data, Pointwise)
+        if layout and is_pointwise and has_own_places(layout.size, layout.stride):
             box = box.copy() if isinstance(box.data, View) else box
             box.realize(tuple(layout.stride))
         return box.as_buffer_view()
@@ -330,8 +334,7 @@ def lower_graph(
     gm: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]] = ()
 ) -> Graph:
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
-    second output.
-    """
+    second output."""
     lowering = GraphLowering(gm, record, written)
     with building(lowering.lowered):
         lowering.run()
