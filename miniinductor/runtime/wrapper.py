@@ -173,7 +173,7 @@ class WrapperWriter:
             self.allocate(name)
         given = step.kernel.arguments
         names = [a.name if isinstance(a, sympy.Symbol) else a for a in given]
-        if step.device.type == "cuda":
+        if step.group.device.type == "cuda":
             names.append("stream")
         self.lines.append(f"{step.name}({', '.join(names)})")
 

@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import LoopBody, stride_of
+from ...ir.dependencies import LoopBody
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -117,7 +117,7 @@ class CppKernelWriter(CppExpressions):
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.only_moves = all(self.moves_only(n.body) for n in group.nodes)
-        self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
+        self.overwrites = not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
@@ -129,7 +129,6 @@ class CppKernelWriter(CppExpressions):
         self.inner_variables = set()
         self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
-        self.scatter_is_row_wise = False  # does each lane write another element?
 
     def moves_only(self, body: LoopBody) -> bool:
         """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
@@ -177,13 +176,12 @@ class CppKernelWriter(CppExpressions):
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
-        enough = -(-PARALLEL_WORK // plan.work_per_element)
-        self.parallel = config.openmp and not self.has_scatter
-        count = math.prod((*plan.outer, *plan.inner))
-        if isinstance(count, int):
-            self.parallel &= count >= enough
+        work = math.prod((*plan.outer, *plan.inner, plan.work_per_element))
+        self.parallel = config.openmp
+        if isinstance(work, int):
+            self.parallel &= work >= PARALLEL_WORK
         else:
-            self.threads_if = f"{self.size(count)} >= {enough}"
+            self.threads_if = f"{self.size(work)} >= {PARALLEL_WORK}"
 
     def plan_crossings(self) -> None:
         """Choose scratch buffers or memory for values that cross stages."""
@@ -298,17 +296,16 @@ class CppKernelWriter(CppExpressions):
 
     def simd(self) -> Pragma:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
-        if not config.vectorize or not self.lanes_are_free():
+        if not self.lanes_are_free():
             return Pragma()
         plan = self.plan
-        is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
+        is_long = plan.inner_count >= 1024 and plan.outer_count < 8
         if plan.is_pointwise and self.parallel and is_long and type(self.layout) is Plain:
             return Pragma("parallel for", True, condition=self.threads_if)
         return Pragma(simd=True)
 
     def lanes_are_free(self) -> bool:
-        """False where two lanes might write the same element, as in a scatter."""
-        return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
+        return config.vectorize and not self.layout.is_serial and not self.group.has_scan
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> str:
@@ -354,7 +351,7 @@ class CppKernelWriter(CppExpressions):
         return self.temporary(wide or as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        if value.text in self.pending_names():
+        if self.inner_variables and any(a.name == value.text for a in self.accumulators):
             self.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.dtype_of(name)
@@ -370,7 +367,6 @@ class CppKernelWriter(CppExpressions):
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target, new = self.layout.element(name, index, True), value.text
         if mode:
-            self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         elif dtype in SMALL_FLOATS:
             new = self.rounded.get(new, new)
@@ -379,16 +375,7 @@ class CppKernelWriter(CppExpressions):
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
-    def note_scatter(self, index: sympy.Expr) -> None:
-        """Does a scatter write another element in each lane?"""
-        *_, lane = None, *self.plan.r
-        is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and self.inner_symbols.isdisjoint(index.free_symbols)
-
     # -- reductions
-    def pending_names(self) -> set[str]:
-        return {a.name for a in self.accumulators} if self.inner_variables else set()
-
     def store_deferred(self, place: str = "") -> None:
         """Store the accumulators (their elements at `place`), once their loop has ended."""
         results = {a.name: a.result for a in self.accumulators}
@@ -428,7 +415,10 @@ class CppKernelWriter(CppExpressions):
         start, added = {
             "sum": ("0", f"{total} + {value}"),
             "prod": ("1", f"{total} * {value}"),
-            "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
+            "logaddexp": (
+                f"-mini::inf, {total}_most = -mini::inf, {total}_rest = 0",
+                f"mini::logaddexp({total}_most, {total}_rest, {value})",
+            ),
         }[kind]
         self.outside.add(f"{compute_type(dtype)} {total} = {start};")
         self.scope.add(f"{total} = {added};")

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from ... import config
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
@@ -53,6 +52,11 @@ class Plain:
 
     def applies(self) -> bool:
         return True
+
+    @property
+    def is_serial(self) -> bool:
+        """May two iterations write the same element, as in a scatter?"""
+        return self.writer.has_scatter and type(self) is Plain
 
     def kernel_body(self) -> list[Statement]:
         """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
@@ -128,7 +132,7 @@ class Plain:
 
     def threads(self, count: int) -> Pragma:
         """What makes threads share so many loops."""
-        if not count or not self.writer.parallel:
+        if not count or not self.writer.parallel or self.is_serial:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
@@ -173,7 +177,7 @@ class Lanes:
         """How many lanes."""
         writer = self.writer
         most = estimate(writer.plan.inner[-1:]) if self.accumulators else WIDTHS[0]
-        if not config.vectorize or not writer.lanes_are_free() or most < 8:
+        if not writer.lanes_are_free() or most < 8:
             return 1
         wanted = WIDTHS[0] if len(self.body) <= 16 else WIDTHS[1]  # (the compiler's time counts)
         return next(n for n in WIDTHS if n <= min(most, wanted))

@@ -1,4 +1,4 @@
-"""How a C++ kernel's loops lie around what it computes: four layouts, of which each kernel has one.
+"""How a C++ kernel's loops lie around what it computes: five layouts, of which each kernel has one.
 
 In:   a writer that has its plan.  Out: what the outer loops run, the loops over r0, r1, ... of each
       stage, the outer loops, and the text of an element that is read.
@@ -46,6 +46,14 @@ thing each:
     Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
     elements are read and written one by one.
 
+  * `Columns`: threads share the columns of a scatter of rows.
+
+        for (int64_t column = 0; column < 128; column += 32) {
+            const int64_t column_end = column + 32;
+            for (int64_t x0 = 0; x0 < 30000; x0++)
+                for (int64_t r0 = column; r0 < column_end; r0++)
+                    out0[r0 + 128*tmp3] = out0[r0 + 128*tmp3] + tmp0;
+
 `converted_together` says which float16 elements the lanes of a loop convert at once.
 
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
@@ -65,7 +73,7 @@ from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
-from ...sizes.symbols import Size, estimate, hint
+from ...sizes.symbols import Size, estimate, hint, quotient
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
@@ -93,8 +101,7 @@ class Spread(Plain):
         writer, plan = self.writer, self.plan
         if plan.is_pointwise or writer.group.has_scan or not config.split_reductions:
             return False
-        few_over_much = plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
-        return writer.parallel and few_over_much
+        return writer.parallel and plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         return nest(body, self.outer_loops())
@@ -159,9 +166,9 @@ class Rows(Plain):
         """Does memory run along the last outer loop, rather than along the reduction's, in more
         reads than the other way round?"""
         writer, plan = self.writer, self.plan
-        if not config.row_reductions or plan.is_pointwise or not plan.outer:
+        if not config.row_reductions or plan.is_pointwise:
             return False
-        if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
+        if plan.outer_count < 2 or writer.group.has_scan:
             return False
         reads = [
             access
@@ -398,6 +405,35 @@ def place(loop: sympy.Symbol, counter: str) -> Line:
     return Line(text, origin="which element of a tile comes next")
 
 
+# --- scatters -------------------------------------------------------------------------------------
+LINE = 16  # elements of a cache line, into which one thread alone writes
+
+
+class Columns(Plain):
+    """Threads share the columns of a scatter of rows: each goes through all rows, in order."""
+
+    def applies(self) -> bool:
+        """Does each lane write elements of its own, whatever the row?  It does if all other terms
+        of an index are multiples of the number of lanes."""
+        plan = self.plan
+        if not self.writer.has_scatter or not plan.r:
+            return False
+        others = [a.index - plan.r[0] for body in plan.bodies.values() for a in body.writes()]
+        return all(quotient(i.as_coeff_Add()[1], plan.inner[0]) is not None for i in others)
+
+    def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
+        return [(self.plan.r[0], "column", "column_end")]
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        size, count = self.writer.size(self.plan.inner[0]), self.plan.inner_count
+        width = min(-(-count // torch.get_num_threads() // LINE) * LINE, count)
+        last = f"column + {width}"
+        if size != count or count % width:  # (else the compiler knows how many lanes there are)
+            last = f"mini::minimum<int64_t>({last}, {size})"
+        columns = [Line(f"const int64_t column_end = {last};"), *nest(body, self.outer_loops())]
+        return nest(columns, [("column", 0, size, width)], self.threads(width < count))
+
+
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
 def converted_together(
     writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
@@ -406,7 +442,7 @@ def converted_together(
     lie beside it in memory; "" where each lane converts its own.  kind: `Widened` (to float, before
     the loop over lanes) or `Narrowed` (after it), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
-    if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
+    if dtype is not torch.float16 or not lane or vector_bits() < 512:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
     is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
@@ -420,4 +456,4 @@ def converted_together(
     return f"{array}.lanes[k]"
 
 
-LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
+LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Columns, Plain]  # as they are asked
