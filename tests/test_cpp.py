@@ -317,6 +317,16 @@ def test_float8_is_made_and_read_as_eager_does(dtype):
     torch.testing.assert_close(read, [*both(*given)[1:]], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.bool])
+def test_short_elements_that_lie_apart_are_read_in_words(dtype):
+    """Also where memory begins or ends within a word."""
+    index = torch.cat([torch.tensor([0, 999]), torch.randint(0, 1000, (999,))])
+    gather = lambda x, index: (x[index], x[index].float() * 2)  # noqa: E731
+    for x in (torch.randn(1003) * 3).to(dtype).unfold(0, 1000, 1):
+        assert "gathered(" in source_of(gather, x, index)
+        torch.testing.assert_close(minidynamo.compile(gather)(x, index), gather(x, index))
+
+
 def test_a_clamped_position_needs_no_check():
     for gather, checks in ((lambda x, i: x[i.clamp(0, 6)] + 1, 0), (lambda x, i: x[i % 7] + 1, 1)):
         source = exact_source(gather, torch.randn(7, 5), torch.randint(-20, 20, (100,)))
@@ -545,7 +555,12 @@ LANES = {
         [(5, 9, 42), (9, 21)],
         "out0[2*r0",
     ),
-    "colours": (lambda x, m: x * m + 1, [(4, 25, 3), (3,)], "not r0<3"),
+    "colours": (lambda x, m: x * m + 1, [(4, 25, 3), (3,)], "not r0 < 3;"),
+    "colours of pixels": (
+        lambda x: F.interpolate(x.permute(0, 3, 1, 2), (20, 29), None, "bilinear", True),
+        [(2, 9, 21, 3)],
+        "not r0 < 3;",
+    ),
     "two of colours": (lambda x, m: (y := torch.exp(x * m), y - m), [(8, 25, 3), (3,)], None),
     "distances": (lambda x, y: (x[:, None] - y).abs().sum(-1), [(9, 3), (70, 3)], "not acc0"),
     "normalized": (lambda x, m, s: (x - m) / s, [(12, 16, 3), (3,), (3,)], None),
@@ -578,9 +593,8 @@ def test_lanes_and_rows(name, threads, request):
         torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-5)
         source = "".join(k.source for k in compiled.record.kernels)
         if expected and 'extern "C"' in source:
-            assert (expected.split()[-1] in source.split("{", 1)[1]) == (
-                not expected.startswith("not")
-            ), source
+            wanted = not expected.startswith("not ")
+            assert (expected.removeprefix("not ") in source.split("{", 1)[1]) == wanted, source
 
 
 def source_of(function, *inputs) -> str:

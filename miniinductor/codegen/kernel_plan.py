@@ -177,10 +177,14 @@ def can_unroll(plan: KernelPlan, overwritten: Container[str]) -> bool:
 
 
 def decides_by_last_loop(body: LoopBody) -> bool:
-    """Does the place in the last loop alone decide which elements the body reads?"""
+    """Does the place in the last loop alone decide whether the body reads?  Do computed positions
+    depend on the places in the other loops alone?"""
     fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
-    masks = {i.args[0] for i in body.walk() if i.op == "masked"}
-    return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
+    same = {i.result for i in body.depending_only_on(body.x[:-1])}
+    return all(
+        i.args[0] in fixed if i.op == "masked" else i.op != "indirect_indexing" or i.result in same
+        for i in body.walk()
+    )
 
 
 def lanes_along_memory(bodies: Sequence[LoopBody]) -> list[LoopBody]:

@@ -190,7 +190,7 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
-    only_moves: bool  # does the kernel compute nothing?
+    only_moves: bool  # does the kernel compute no 16-bit floats?
     buffers: Mapping[str, Buffer]
     scope: CppScope
     outside: CppScope  # statements per outer iteration
@@ -251,9 +251,11 @@ class CppExpressions(OpsHandler):
     # -- 16-bit elements
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
-        dtype = self.buffers[name].layout.dtype
-        is_short = dtype is torch.float16
-        return torch.int16 if self.only_moves and is_short else dtype
+        is_moved = self.only_moves and self.is_short(name)
+        return torch.int16 if is_moved else self.buffers[name].layout.dtype
+
+    def is_short(self, name: str) -> bool:
+        return self.buffers[name].layout.dtype in (torch.float16, torch.bfloat16)
 
     # -- indices at run time
     def indirect_indexing(

@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import Instruction
+from ...ir.dependencies import Instruction, LoopBody
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -85,7 +85,6 @@ from .statements import (
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
-MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 STACK_BYTES = 1 << 18  # for values between stages
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
@@ -117,7 +116,7 @@ class CppKernelWriter(CppExpressions):
         self.reads_again = False  # may it read an element again, after results have been written?
         self.rounded, self.short_nan = {}, set()
         self.has_scatter = bool(group.targets)
-        self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
+        self.only_moves = all(self.moves_only(n.body) for n in group.nodes)
         self.overwrites = not overwritten.keys().isdisjoint(group.names)
         self.constants = CppScope()  # statements before the loops, of no variable
         self.outside = CppScope(self.constants)  # statements per outer iteration
@@ -130,6 +129,14 @@ class CppKernelWriter(CppExpressions):
         self.inner_variables = set()
         self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
+
+    def moves_only(self, body: LoopBody) -> bool:
+        """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
+        loaded = {i.result for i in body.walk() if i.op == "load" and self.is_short(i.args[0])}
+        return all(
+            (i.op == "store" and self.is_short(i.args[0])) != loaded.isdisjoint(i.args)
+            for i in body.walk()
+        )
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -342,6 +349,8 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
+        if dtype.itemsize < 4 and self.inner_symbols & index.free_symbols:
+            element = f"mini::gathered({self.pointer(name, False)}, {self.index(index)})"
         wide = converted_together(self, "Widened", element, dtype, index)
         value = self.temporary(wide or as_computed(element, dtype), dtype, inner)
         self.rounded.setdefault(value.text, value.text)

@@ -238,6 +238,14 @@ template <int most> struct Narrowed {
 };
 #endif
 
+// --- elements of less than 32 bits that lie apart -------------------------------------------------
+// The processor gathers words of 32 bits: that in which the element lies (of no other page) is read.
+typedef uint32_t __attribute__((may_alias)) Word;
+template <class T> OP T gathered(const T* in, uint64_t i) {
+    uint64_t at = (uint64_t)(in + i);
+    return (T)(*(const Word*)(at & ~3ull) >> at % 4 * 8);
+}
+
 // --- what the lanes of a loop have gathered, put together two halves at a time -------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of
 // which waits for the one before.)
