@@ -27,10 +27,11 @@ figures     milliseconds a step (median, quartiles; CUDA events on GPUs), with c
             of the differences.  eager_ms: eager in the same rounds.  peak: bytes above what lay on
             the GPU before the step, plus this rank's share of the weights.  first_s: the first
             step, which compiles.
-right       loss and every gradient are as near to eager's in float32 as twice those of this eager
-            (largest difference of a gradient, relative to its norm), and (but for TP, where each
-            rank computes them) the same on all ranks.  losses, eager_losses: of rank 0 in STEPS
-            steps of SGD, behind all timing.
+right       difference: how far the loss, or the worst gradient, is from eager's in float32,
+            relative to its norm.  At most twice that of the row of eager is right (or `tolerance`,
+            if that is more).  Gradients must also be the same on all ranks (but for TP, where each
+            rank computes them); of eager nothing else is asked.  losses, eager_losses: of rank 0
+            in STEPS steps of SGD, behind all timing.
 
 A variant that fails is a row with the reason; those behind it are measured all the same, in new
 processes if it took its own along.
@@ -58,6 +59,8 @@ from torch import nn
 import minidynamo
 import miniinductor
 
+from ..models import builder
+from ..runner import timed_first_call
 from .common import suite, wanted
 
 LIMIT = 300  # seconds without a new row; a rank that hangs ends there
@@ -85,8 +88,7 @@ def distributed(options: Any, result: Any) -> Iterator[dict]:
             if row["name"] == "eager" and place(row) in finished(rows):
                 continue  # the first comparison's; the others have it in eager_ms
             # a row comes when it is right, and again with its figures
-            for earlier in [r for r in rows if place(r) == place(row)]:
-                rows.remove(earlier)
+            rows[:] = [earlier for earlier in rows if place(earlier) != place(row)]
             print(show(row), flush=True)
             yield row
     for row in list(scaling(rows)):
@@ -247,8 +249,7 @@ class Rank:
         self.size = size = WIDE if self.gpu else TINY
         self.original = model_of(size, wide=self.gpu)
         self.ids, self.same_ids = self.words(1 + self.rank), self.words(1)
-        # of bfloat16 and of float32
-        self.tolerance = 1e-2 if self.gpu else 1e-4
+        self.tolerance = 1e-2 if self.gpu else 1e-4  # of bfloat16 and of float32
 
     def words(self, seed: int) -> torch.Tensor:
         vocabulary = self.original.config.vocab_size
@@ -262,12 +263,9 @@ class Rank:
 
 def model_of(size: dict, wide: bool) -> nn.Module:
     """GPT-2 with random weights, the same on each rank, without dropout."""
-    import transformers
-
-    torch.manual_seed(0)
     narrow = {} if wide else {"n_embd": 32, "n_head": 4, "vocab_size": 128, "n_positions": 32}
-    config = transformers.GPT2Config(n_layer=size["layers"], use_cache=False, **narrow)
-    return transformers.GPT2LMHeadModel(config).train(False)
+    make = builder("GPT2LMHeadModel", "GPT2Config", "n_layer", use_cache=False, **narrow)
+    return make(size["layers"])[0]
 
 
 class Variant:
@@ -281,9 +279,7 @@ class Variant:
         self.buckets = rank.size["bucket"] if pieces else 0
         inside = compiler if not around else None
         self.wrapped = WRAPPINGS[wrapping](rank, rank.model(), inside)
-        self.run: Callable = self.wrapped
-        if compiler and around:
-            self.run = compiler(self.wrapped)
+        self.run: Callable = compiler(self.wrapped) if compiler and around else self.wrapped
 
     def step(self) -> torch.Tensor:
         """One step; its loss."""
@@ -294,12 +290,6 @@ class Variant:
                 loss = self.run(input_ids=ids, labels=ids).loss
             loss.backward()
         return loss.detach()
-
-    def first(self) -> tuple[torch.Tensor, float]:
-        """(loss, seconds) of the step that compiles."""
-        start = time.perf_counter()
-        loss = self.step().cpu()
-        return loss, time.perf_counter() - start
 
     def losses(self) -> list[float]:
         """Of STEPS steps with SGD, which change the weights."""
@@ -401,30 +391,22 @@ def linear_of(layer: Any) -> nn.Linear:
 WRAPPINGS = {"DDP": with_ddp, "FSDP2": with_fsdp, "TP": with_tensor_parallel}
 
 
-def ours(function: Any) -> Any:
-    return minidynamo.compile(function)
-
-
-def torchs(function: Any) -> Any:
-    return torch.compile(function)
-
-
 # (wrapping, {name: how}), beside eager; what matters most is first
 Comparison: TypeAlias = tuple[str, dict[str, How]]
 INSIDE: dict[str, How] = {
-    "ours inside": (ours, False, False),
-    "torch.compile inside": (torchs, False, False),
+    "ours inside": (minidynamo.compile, False, False),
+    "torch.compile inside": (torch.compile, False, False),
 }
 AROUND: dict[str, How] = {
-    "ours around": (ours, True, False),
-    "torch.compile around": (torchs, True, False),
+    "ours around": (minidynamo.compile, True, False),
+    "torch.compile around": (torch.compile, True, False),
 }
 COMPARISONS: list[Comparison] = [
-    ("DDP", INSIDE | {"ours inside, in pieces": (ours, False, True)}),
+    ("DDP", INSIDE | {"ours inside, in pieces": (minidynamo.compile, False, True)}),
     ("FSDP2", INSIDE),
     ("TP", AROUND),
     ("DDP", AROUND),
-    ("FSDP2", {"ours around": (ours, True, False)}),
+    ("FSDP2", {"ours around": (minidynamo.compile, True, False)}),
 ]
 
 
@@ -437,7 +419,7 @@ def waiting(world: int, comparison: Comparison, options: Any, held: list) -> lis
         return []  # nothing is split
     names = []
     for name, (compiler, *_) in others.items():
-        if compiler is torchs and options.no_peer:
+        if compiler is torch.compile and options.no_peer:
             continue
         if wanted(f"{wrapping} {name}", options) and [wrapping, name] not in held:
             names.append(name)
@@ -452,26 +434,23 @@ def measure(rank: Rank, comparison: Comparison, options: Any, write: Callable) -
     wrapping, others = comparison
     rows: dict[str, dict] = {}
     variants: dict[str, Variant] = {}
-    measured = False
     names = waiting(rank.world, comparison, options, options.held)
     reference = exact(rank, wrapping) if names else {}
     for name in names:
         how = others.get(name, EAGER)
-        if how[0] is torchs and not measured:
-            # it takes minutes: a run that is cut there has these figures
+        if how[0] is torch.compile:  # it takes minutes: a run that is cut there has these figures
             timed(rank, variants, rows, write)
-            measured = True
         row = {"name": name, "wrapping": wrapping, "ranks": rank.world}
         write({"begun": [row]})
         try:
             variant = Variant(rank, wrapping, how)
             before = len(minidynamo.records.frames)
-            loss, row["first_s"] = variant.first()
-            row |= compiled_since(before)
-            found = dict(variant.gradients())
-            of_eager = rows["eager"]["difference"] if rows else float("inf")
-            limit = max(rank.tolerance, 2 * of_eager)
-            row |= compared(rank, found | {"loss": loss}, reference, limit, wrapping != "TP")
+            loss, spent = timed_first_call(lambda: variant.step().cpu())
+            row |= {"first_s": spent.wall} | compiled_since(before)
+            found = dict(variant.gradients()) | {"loss": loss}
+            of_eager = rows["eager"]["difference"] if "eager" in rows else 0.0
+            limit = max(rank.tolerance, 2 * of_eager) if name != "eager" else float("inf")
+            row |= compared(rank, found, reference, limit, wrapping != "TP")
             variants[name] = variant
             rows[name] = row
         except Exception as error:  # one variant that fails leaves the others
@@ -487,7 +466,7 @@ def measure(rank: Rank, comparison: Comparison, options: Any, write: Callable) -
 def exact(rank: Rank, wrapping: str) -> dict[str, torch.Tensor]:
     """The loss and the gradients of eager in float32, by name."""
     variant = Variant(rank, "TP" if wrapping == "TP" else "DDP", narrow=False)
-    loss, _ = variant.first()
+    loss = variant.step().cpu()
     return dict(variant.gradients()) | {"loss": loss}
 
 
