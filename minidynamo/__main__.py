@@ -9,9 +9,10 @@ and a sentence for the list that `--help` shows.  A module is imported when its 
 for, so that no command pays for another one.
 """
 
-import difflib
 import importlib
 import sys
+
+from miniinductor.options import did_you_mean
 
 COMMANDS = {  # name -> (module with `main(arguments: list[str]) -> int`, what it does)
     "explain": (
@@ -68,8 +69,7 @@ def main(arguments: list[str]) -> int:
     if name == "doctor":
         return doctor()
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, 1)
-        meant = f": did you mean {near[0]}?" if near else ""
+        meant = did_you_mean(name, COMMANDS)
         print(f"there is no command {name!r}{meant}\n{usage()}", file=sys.stderr)
         return 2
     return importlib.import_module(COMMANDS[name][0]).main(rest)

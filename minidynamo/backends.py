@@ -150,12 +150,13 @@ def note_failure(conversion: "Conversion", error: Exception, is_ours: bool) -> N
     """Record that the backend failed.  Raises BackendError for a user's backend unless
     `config.suppress_backend_errors`; errors of ours under `config.raise_internal_errors`, as
     the tests do."""
-    name, line = conversion.compiler.backend_name, records.user_line(conversion)
+    name = conversion.compiler.backend_name
     if is_ours and config.raise_internal_errors:
         raise error
     if is_ours or config.suppress_backend_errors:
-        records.note_error(error, conversion.record, f"backend {name}", line)
+        records.note_error(error, conversion, f"backend {name}")
         return
+    line = records.user_line(conversion)
     raise BackendError(
         f"the backend {name!r} failed for {conversion.record.function} at {line}: "
         f"{type(error).__name__}: {error}\n"

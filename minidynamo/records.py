@@ -17,7 +17,6 @@ import ast
 import itertools
 import logging
 import sys
-import time
 import traceback
 import types
 import weakref
@@ -86,7 +85,6 @@ class FrameRecord(Timed):
     input_sources: "list[Source]" = field(default_factory=list)
     backend: str = ""
     backend_record: Any = None
-    begun: float = field(default_factory=time.perf_counter)
     times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself
@@ -96,7 +94,7 @@ class FrameRecord(Timed):
     # `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
-    misses: int = 0  # calls that no entry has answered since this one, the last
+    misses: int = 0  # calls that no entry answered, while this was the last entry that was made
     walk: Any = None  # of `explain`: what lay on the stack before each instruction
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
     # replacement code steps it
@@ -218,11 +216,22 @@ def explain_break(found: Break) -> str:
 
 
 def warn_of_skip(conversion: "Conversion", error: Exception) -> None:
-    """Warn that a frame was given up, or that the compiler has failed."""
-    if isinstance(error, (SkipFrame, RecursionError)):
-        warn_of_plain_run(conversion, error)
-    else:
-        note_error(error, conversion.record, OURS, user_line(conversion))
+    """Warn that the compiler has failed; or where and why a frame was given up: the cause may be a
+    graph break that cannot split."""
+    if not isinstance(error, (SkipFrame, RecursionError)):
+        note_error(error, conversion, OURS)
+        return
+    record, line = conversion.record, user_line(conversion)
+    named = id(conversion.code) in conversion.compiler.compiled_by_name
+    if isinstance(error, NoTensors) and not named:
+        return
+    cause, hint = error.__cause__, ""
+    if isinstance(cause, Break):
+        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
+        if cause.stack:
+            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
+    text = f"{record.function} runs as plain Python: {error} (at {line}){hint}"
+    warn_once(("skipped", record.function, line), text)
 
 
 def user_line(conversion: "Conversion") -> str:
@@ -232,8 +241,9 @@ def user_line(conversion: "Conversion") -> str:
     return f"{conversion.code.co_filename}:{line}"
 
 
-def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+def note_error(error: BaseException, conversion: "Conversion", where: str) -> None:
     """Record that a compiler failed and the frame runs eagerly, and warn once."""
+    record, line = conversion.record, user_line(conversion)
     record.error = "".join(traceback.format_exception(error))
     text = f"{type(error).__name__}: {error}"
     count("errors", f"{where}: {text}" if where != OURS else text)
@@ -242,21 +252,6 @@ def note_error(error: BaseException, record: FrameRecord, where: str, line: str)
         f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
         "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
     )
-
-
-def warn_of_plain_run(conversion: "Conversion", skipped: Exception) -> None:
-    """Warn where and why a frame was given up; the cause may be a graph break that cannot split."""
-    record, line = conversion.record, user_line(conversion)
-    named = id(conversion.code) in conversion.compiler.compiled_by_name
-    if isinstance(skipped, NoTensors) and not named:
-        return
-    cause, hint = skipped.__cause__, ""
-    if isinstance(cause, Break):
-        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
-        if cause.stack:
-            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
-    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
-    warn_once(("skipped", record.function, line), text)
 
 
 def show(entry: "CacheEntry") -> None:

@@ -177,7 +177,7 @@ class Compilation:
             self.check()
             run = self.in_buckets() or self.compiled()
         except NOT_COMPILED as error:
-            run = self.around(error) or self.eagerly(str(error), isinstance(error, CompilerError))
+            run = self.without_refused(error) or self.eagerly(error)
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         return CompiledGraph(run, self.record)
@@ -331,15 +331,15 @@ class Compilation:
             return None
         return table() if config.fallback_random else table() | FUSED_RANDOM
 
-    def eagerly(self, reason: str, is_of_machine: bool) -> Callable:
-        """The graph run by eager kernels, with a warning.  is_of_machine: the reason is the
-        machine's (no C++ compiler), so the warning comes once, not once for each graph."""
-        self.record.notes.append(f"runs eagerly: {reason}")
-        text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
-        warn_once(text, reason if is_of_machine else text)
+    def eagerly(self, error: Exception) -> Callable:
+        """The graph run by eager kernels, with a warning: of the machine (no C++ compiler) once, of
+        anything else once for each graph."""
+        self.record.notes.append(f"runs eagerly: {error}")
+        text = f"the graph of {first_line(self.gm)} runs eagerly: {error}"
+        warn_once(text, str(error) if isinstance(error, CompilerError) else text)
         return runnable(self.gm)
 
-    def around(self, error: Exception) -> Callable | None:
+    def without_refused(self, error: Exception) -> Callable | None:
         """The graph in pieces, of which the ops that caused `error` run eagerly.  None if these ops
         are not known, or the graph cannot be cut there."""
         origins = error.origins if isinstance(error, NotCompiled) else ()
@@ -408,7 +408,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
         inputs=list(graph.inputs),
         constants=graph.constants,
         mutations=[name for name, _ in graph.mutations],
-        refused=replay.refusal(graph, device) if replay else "the graph does not run on a GPU",
+        refused=replay.refusal(graph) if replay else "the graph does not run on a GPU",
     )
 
 

@@ -146,7 +146,7 @@ def why_not(device: torch.device) -> str | None:
 
 
 # --- the processor --------------------------------------------------------------------------------
-@functools.lru_cache(None)
+@functools.cache
 def cpu_flags() -> list[str]:
     try:
         with open("/proc/cpuinfo") as file:
@@ -157,4 +157,5 @@ def cpu_flags() -> list[str]:
 
 
 def vector_bits() -> int:
+    """How wide the vectors are for which C++ kernels are written."""
     return 512 if "avx512bw" in cpu_flags() else 256

@@ -30,9 +30,9 @@ could have written, or that cannot be written, is not used: a temporary one take
 A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; what it returns
 are bits that its checks have set.  A call costs about 0.4 microseconds more than one from C.
 
-Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: remote caches, a
-limit of the folder's size, precompiled headers (the prelude has no need of them), cross
-compilation, a launcher in C++ for each kernel.
+Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: remote caches, a limit of the
+folder's size, precompiled headers (the prelude has no need of them), cross compilation, a launcher
+in C++ for each kernel.
 """
 
 import atexit
@@ -70,6 +70,7 @@ LONGEST_SOURCE = 2_000_000
 # -fwrapv: integer overflow wraps, as torch's does.
 # -fno-thread-jumps: gcc would turn the cases of a logarithm under a maximum into branches, which
 # it cannot vectorise.
+# -fno-builtin-sin, -cos: gcc would make one call of sincos of both, which has no vectors.
 # Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
 FLAGS = (
     "-std=c++17",
@@ -90,10 +91,10 @@ FLAGS = (
 )
 
 
-@functools.lru_cache(None)
+@functools.cache
 def find_compiler(chosen: str | None) -> tuple[str, ...]:
-    """The words of the compiler's command.  chosen: CXX ("ccache g++"), as a shell
-    would read it.  Raises CompilerError if there is no such program, or none at all."""
+    """The words of the compiler's command.  chosen: CXX ("ccache g++"), as a shell would read it.
+    Raises CompilerError if there is no such program, or none at all."""
     if chosen and chosen.strip():
         try:
             first, *others = shlex.split(chosen)
@@ -132,7 +133,7 @@ def compiler_command() -> list[str]:
     return [*words, *flags]
 
 
-@functools.lru_cache(None)
+@functools.cache
 def compiler_version(words: tuple[str, ...]) -> str:
     """What the compiler says of its version."""
     try:

@@ -1,6 +1,7 @@
 """Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a
 recompile."""
 
+import collections
 import math
 
 import pytest
@@ -45,6 +46,17 @@ def test_nan_hits():
     other = float("nan")
     calls = (A, math.nan), (A, math.nan), (A, other), (A, other)
     assert check(lambda x, c: x + (c != c), *calls) == 1
+
+
+def test_the_factory_of_a_dictionary():
+    def f(x, table):
+        try:
+            return x + table["a"]
+        except KeyError:
+            return x * 2
+
+    factories = (None, lambda: 5, None, lambda: 7)
+    assert check(f, *[(A, collections.defaultdict(each)) for each in factories]) == 3
 
 
 def test_same_tensor_twice():
@@ -213,3 +225,35 @@ def test_ids_that_were_kept_outside(function, turn):
     for values in ([KEPT, Named(), KEPT], [HELD, other, HELD], [[KEPT], [1], [KEPT]]):
         minidynamo.reset()
         check(function, *[(x, value) for value in values[turn:]])
+
+
+def sharing():
+    """Three functions of one variable."""
+    n = 0
+
+    def use(x, add, get):
+        nonlocal n
+        n += 10
+        add()
+        return x + 100 * n + get()
+
+    def add():
+        nonlocal n
+        n += 1
+
+    return use, add, lambda: n
+
+
+@pytest.mark.parametrize("first", [0, 3, 5])
+def test_functions_that_share_a_variable_in_some_calls(first):
+    found = []
+    for wrap in (
+        minidynamo.disable,
+        lambda function: minidynamo.compile(function, backend="eager"),
+    ):
+        made = [sharing(), sharing()]
+        compiled = [wrap(made[0][0]), wrap(made[1][0])]
+        calls = [(n & 1, n >> 1 & 1, n >> 2) for n in (*range(first, 8), *range(8))]
+        x = torch.zeros(1)
+        found.append([compiled[a](x, made[b][1], made[c][2]).item() for a, b, c in calls])
+    assert found[0] == found[1]

@@ -11,11 +11,14 @@ import contextlib
 import copy
 import functools
 import io
+import itertools  # noqa: F401
+import re
 
 import pytest
 import torch
 
 import minidynamo
+from tests.soundness.tables import lambdas
 
 pytestmark = pytest.mark.usefixtures("anew")
 
@@ -258,3 +261,54 @@ def test_object_attribute_write():
     torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 3.0))
     torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 7.0))
     assert counter.n == 4 and counter.log == [1, 2, 3, 4]
+
+
+class Linked:
+    reads = 0
+
+    @functools.cached_property
+    def size(self):
+        self.reads += 1
+        return self.reads
+
+
+Linked.other_size = vars(Linked)["size"]
+Slotted = type("Slotted", (), {"__slots__": (), "size": functools.cached_property(lambda s: 3)})
+Pair = collections.namedtuple("Pair", "a b")
+LETTER, NOTED = re.compile("a"), []
+NOTE = [lambda found: NOTED.append(found[0]) or "b"]
+
+
+def after(generator, end):
+    with contextlib.suppress(ZeroDivisionError):
+        end(generator)
+    return next(generator, 7)
+
+
+SMALL = lambdas(
+    "x",
+    globals(),
+    """
+    keywords: (lambda **k: len(k))(**{1: 2}); signed: int.from_bytes(b"\\xff", "big", signed=True);
+    raised: after((1 // n for n in (1, 0)), list);
+    closed: after((n for n in "ab"), lambda g: g.close());
+    twice: (lambda o: [o.other_size, o.size, o.reads])(Linked()); slots: Slotted().size;
+    rows: [*itertools.permutations("ab"), *itertools.combinations(iterable=[1, 2], r=1)];
+    called by C: [LETTER.sub(NOTE[0], "aa"), len(NOTED)];
+    tuple: (lambda t: copy.deepcopy(t) is t)((1, 2));
+    pair: (lambda p: copy.copy(p) is p)(Pair(1, 2));
+    one: (lambda t: (lambda a, b, c: [a is b, a[0] is c])(*copy.deepcopy([t, t, t[0]])))(([1],));
+    objects: (lambda o, p: o is p)(*copy.deepcopy((lambda o: [o, o])(Linked())));
+    key: (lambda o: o in copy.deepcopy({o: 1}))(Linked());
+    element: (lambda o: o in copy.deepcopy({o}))(Linked())
+""",
+)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_programs(name):
+    found = []
+    for function in (SMALL[name], minidynamo.compile(lambda x: (x + 1, SMALL[name](x))[1])):
+        NOTED.clear()
+        found.append(repr([outcome(function, (X(),), {})[0] for _ in range(2)]))
+    assert found[0] == found[1] and not minidynamo.counters["errors"]

@@ -65,7 +65,7 @@ def recordings(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: 7)
     monkeypatch.setattr(cuda_graphs, "forget_failed_capture", lambda device: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-    monkeypatch.setattr(cuda_graphs, "refusal", lambda graph, device: None)
+    monkeypatch.setattr(cuda_graphs, "refusal", lambda graph: None)
     monkeypatch.setitem(DEVICES, "cpu", Device("cpu", replays_in="runtime.cuda_graphs"))
     monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
     torch.manual_seed(0)
@@ -74,9 +74,8 @@ def recordings(monkeypatch):
 
 
 def graphed(function, *inputs):
-    return miniinductor.compile_fx(
-        torch.fx.symbolic_trace(function), list(inputs), mode="reduce-overhead"
-    )
+    graph = torch.fx.symbolic_trace(function)
+    return miniinductor.compile_fx(graph, list(inputs), mode="reduce-overhead")
 
 
 def test_the_second_call_is_recorded_and_outputs_are_copies(recordings):

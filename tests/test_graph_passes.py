@@ -1,5 +1,4 @@
-"""Graph passes for inference: library kernels, layouts; each against eager in
-float64."""
+"""Graph passes for inference: library kernels, layouts; each against eager in float64."""
 
 import copy
 
@@ -22,16 +21,15 @@ from miniinductor.records import CompileRecord
 def compiled_of(module, *inputs):
     """compile_fx of a module or function, without a front end."""
     root = module if isinstance(module, torch.nn.Module) else torch.nn.Module()
-    gm = torch.fx.GraphModule(
-        root,
-        torch.fx.Tracer().trace(module)
-        if root is module
-        else torch.fx.symbolic_trace(module).graph,
-    )
+    gm = torch.fx.GraphModule(root, torch.fx.Tracer().trace(module))
     gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
     gm.recompile()
     with torch.no_grad():
         return miniinductor.compile_fx(gm, list(inputs))
+
+
+def wide_of(module):
+    return copy.deepcopy(module).double() if isinstance(module, torch.nn.Module) else module
 
 
 def check(module, *inputs):
@@ -40,9 +38,7 @@ def check(module, *inputs):
         compiled = compiled_of(module, *inputs)
         (got,), want = compiled(*inputs), module(*inputs)
         wide = [x.double() if x.is_floating_point() else x for x in inputs]
-        exact = (copy.deepcopy(module).double() if isinstance(module, torch.nn.Module) else module)(
-            *wide
-        )
+        exact = wide_of(module)(*wide)
     assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
     assert torch.equal(got.isnan(), want.isnan())
     floats = {t.dtype for t in (got, *inputs) if t.is_floating_point()}

@@ -7,8 +7,9 @@ import random
 import pytest
 import sympy
 import torch
+import torch.nn.functional as F
 
-from miniinductor.sizes.symbols import reshape_index
+import minidynamo
 from miniinductor.sizes.expressions import (
     FloorDiv,
     Mod,
@@ -17,7 +18,7 @@ from miniinductor.sizes.expressions import (
     is_indirect,
     python_code,
 )
-from miniinductor.sizes.symbols import bounds, simplify
+from miniinductor.sizes.symbols import bounds, lies_in, reshape_index, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 
@@ -60,6 +61,19 @@ def test_simplify_keeps_every_value(seed):
             assert limits[0] <= value(simple, a, b) <= limits[1]
 
 
+def test_only_indices_that_stay_inside_for_sure_are_not_checked():
+    s, backwards = sympy.Symbol("s", integer=True, positive=True), 7 - 3 * Mod(i, 3)
+    assert lies_in(3 * Mod(i, 3), s + 6, {i: s}) and not lies_in(backwards, s + 4, {i: s})
+    falls = lambda x: F.pad(x, (4, 0))[7 - 3 * torch.arange(3).repeat(2)]  # noqa: E731
+    wraps = lambda x: x[(torch.arange(4, dtype=torch.int32) * 2**30 * 2).clamp(0, 3)]  # noqa: E731
+    large = lambda x: x[(torch.arange(len(x)) * 2**61).clamp(0, 3)]  # noqa: E731
+    for read in (falls, wraps, large):
+        x, compiled = torch.arange(5.0), minidynamo.compile(read, dynamic=True)
+        assert torch.equal(compiled(x), read(x))
+    with pytest.raises(IndexError):
+        minidynamo.compile(falls, dynamic=True)(torch.ones(2))
+
+
 def texts_of(e):  # in C, in Triton and in Python, each as Python
     c = index_text(e).replace("mini::", "").replace("<int64_t>", "").replace("/", "//")
     return c, index_text(e, "triton").replace("integer_", ""), python_code(e)
@@ -85,6 +99,9 @@ def test_what_simplifies():
     assert FloorDiv(FloorDiv(i, 3), 4) == FloorDiv(i, 12)
     below, two = sympy.Integer(-7), sympy.Integer(2)
     assert FloorDiv(below, two) == -4 and Mod(below, two) == 1
+    flat = 12544 * i + j  # channels of groups: (12544*i + j) % 100352 // 12544 is i % 8
+    channel = FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544)
+    assert simplify(channel, {i: 64, j: 12544}) == i
 
 
 SHAPES = [
@@ -103,13 +120,6 @@ def test_reshape_finds_the_same_element(old, new):
     for at in itertools.product(*map(range, new)):
         where = tuple(int(sympy.sympify(e).subs(dict(zip(variables, at)))) for e in expressions)
         assert x[where] == y[at]
-
-
-def test_a_divisor_that_a_part_of_the_terms_does_not_reach():
-    """Channels of groups, from a flat index: (12544*i + j) % 100352 // 12544 is i % 8."""
-    flat = 12544 * i + j
-    channel = FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544)
-    assert simplify(channel, {i: 64, j: 12544}) == i
 
 
 def test_a_symbol_says_itself_whether_it_may_be_negative():

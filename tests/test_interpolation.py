@@ -1,5 +1,7 @@
 """Linear resampling has eager's infinities, and a NaN only where eager has one."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -40,6 +42,25 @@ def test_a_scale_that_changes_no_size(scale: float, dynamic: bool) -> None:
     for size in (8, 30, 9):
         x = torch.randn(1, 2, size, 3)
         assert torch.equal(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", [torch.preserve_format, torch.channels_last])
+def test_16_bits(dtype: torch.dtype, layout: torch.memory_format) -> None:
+    """Weights are rounded where eager rounds them: few sums, added in another order, differ.  What
+    is only moved keeps its bits."""
+    for size, rank, is_linear in product((40, 70), MODES, (False, True)):
+        x = torch.cat([image(rank, 11)] * 2, 1).to(dtype)
+        x = x.contiguous(memory_format=layout) if rank == 4 else x
+        mode = MODES[rank] if is_linear else "nearest"
+        f = lambda x: F.interpolate(x, size, mode=mode)  # noqa: B023, E731
+        minidynamo.reset()
+        got, want = minidynamo.compile(f)(x).nan_to_num(7), f(x).nan_to_num(7)
+        assert (got != want).float().mean() <= (0.002 if is_linear else 0), (size, rank, mode)
+        source = "".join(k.source for k in records.frames[-1].backend_record.kernels)
+        if rank == 4 and source.startswith("extern"):
+            assert ("gathered(" in source) == (layout is torch.preserve_format)
+            assert ("int16_t*" in source) != is_linear
 
 
 @pytest.mark.parametrize("rank", MODES)

@@ -303,13 +303,6 @@ def test_pooling_and_resampling():
         ),
         x,
     )
-    check(
-        lambda x: (
-            F.interpolate(x, scale_factor=2),
-            F.interpolate(x, size=(7, 13), mode="bilinear", align_corners=False),
-        ),
-        x,
-    )
 
 
 # --- layouts of results, extern kernels -----------------------------------------------------------

@@ -9,6 +9,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils._pytree as pytree
 from torch.testing._internal.common_methods_invocations import op_db
 
 import minidynamo
@@ -36,10 +37,8 @@ def outcome(function, inputs):
     """(results, inputs after the call, gradients)."""
     inputs = copies(inputs)
     torch.manual_seed(0)
-    out = function(*inputs)
-    out = [
-        t for t in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(t, torch.Tensor)
-    ]
+    out = pytree.tree_leaves(function(*inputs))
+    out = [t for t in out if isinstance(t, torch.Tensor)]
     learning = [t for t in out if t.requires_grad]
     leaves = [t for t in inputs if t.requires_grad]
     gradients = []

@@ -1,5 +1,7 @@
 """Scatters of rows: positions are checked, and what they add is computed in their own kernel."""
 
+import functools
+
 import pytest
 import torch
 
@@ -17,6 +19,29 @@ def test_an_index_out_of_range_is_found_by_whoever_has_it():
         index[1234] = bad
         with pytest.raises((IndexError, RuntimeError)):
             function(table, index, torch.ones(2000, 64))
+
+
+@pytest.mark.parametrize("width", [17, 96, 100])
+def test_threads_share_the_columns_of_a_scatter(width, request):
+    """Each element is added to in order; rows whose last axis is another one have no columns."""
+    request.addfinalizer(functools.partial(torch.set_num_threads, torch.get_num_threads()))
+    table, index, x = (
+        torch.randn(50, width),
+        torch.randint(0, 50, (3000,)),
+        torch.randn(3000, width),
+    )
+    results = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        minidynamo.reset()
+        function = minidynamo.compile(lambda t, i, v: t.index_add(0, i, v), fullgraph=True)
+        results.append(function(table, index, x))
+        source = last_compiled().backend_record.kernels[-1].source
+        assert "column_end" in source and ("parallel for" in source) == (threads > 1)
+    assert torch.equal(*results)
+    assert_near(results[0], table.index_add(0, index, x))
+    turned = minidynamo.compile(lambda t, i, v: t.t().index_add(1, i, v.t()), fullgraph=True)
+    assert_near(turned(table, index, x), table.t().index_add(1, index, x.t()))
 
 
 def sums(x, i, rows=40):

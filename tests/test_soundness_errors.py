@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from minidynamo import config
+import miniinductor
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
 from tests.soundness.tables import lambdas, rows
@@ -126,6 +126,23 @@ def test_writes_that_eager_refuses(name, backend):
     assert error_of(minidynamo.compile(OVERLAPS[name], backend=backend), [x]) == wanted
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_writes_to_inputs_whose_elements_share_a_place(backend):
+    for write in (lambda x: x.add_(1), lambda x: x[1:].mul_(2), lambda x: x.t()[0].add_(1)):
+        wanted, given = (torch.arange(5.0).as_strided((3, 3), (1, 1)) for _ in range(2))
+        write(wanted)
+        minidynamo.compile(write, backend=backend)(given)
+        assert torch.equal(given, wanted)
+
+
+def test_a_batch_norm_of_one_number_a_channel():
+    norm = lambda x, m, v: torch.native_batch_norm(x, None, None, m, v, True, 0.1, 1e-5)  # noqa: E731
+    wanted, given = ([three[None] * 1, torch.zeros(3), torch.ones(3)] for _ in range(2))
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(norm), given)
+    pairs = zip((*compiled(*given), *given), (*norm(*wanted), *wanted))
+    assert all(torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in pairs)
+
+
 # what raises though its result is read in part; i is [1, 7], x has 4 rows
 UNREAD = lambdas(
     "x, i",
@@ -176,24 +193,25 @@ def test_generator():
 
 
 ONE = torch.tensor([True, False, True])
-TAKES_A_NUMBER = {
-    "full": lambda n, d: torch.full((3,), n, dtype=d),
-    "full of nothing": lambda n, d: torch.full((), n, dtype=d),
-    "full_like": lambda n, d: torch.full_like(torch.zeros(3), n, dtype=d),
-    "new_full": lambda n, d: torch.zeros(3).new_full((2,), n, dtype=d),
-    "fill_": lambda n, d: torch.zeros(3, dtype=d).fill_(n),
-    "masked_fill": lambda n, d: torch.zeros(3, dtype=d).masked_fill(ONE, n),
-    "index_fill": lambda n, d: torch.zeros(3, dtype=d).index_fill(0, torch.tensor([1]), n),
-    "scatter": lambda n, d: torch.zeros(3, dtype=d).scatter(0, torch.tensor([1]), n),
-    "pad": lambda n, d: torch.nn.functional.pad(torch.zeros(3, dtype=d), (1, 1), value=n),
-    "fill_diagonal_": lambda n, d: torch.zeros(3, 3, dtype=d).fill_diagonal_(n),
-    "clamp": lambda n, d: torch.ones(3, dtype=d).clamp(max=n),
-    "hardtanh": lambda n, d: torch.nn.functional.hardtanh(torch.ones(3, dtype=d), -1, n),
-    "threshold": lambda n, d: torch.nn.functional.threshold(torch.ones(3, dtype=d), 0, n),
-    "add": lambda n, d: torch.zeros(3, dtype=d) + n,
-    "alpha": lambda n, d: torch.add(torch.ones(3, dtype=d), torch.ones(3, dtype=d), alpha=n),
-    "addcmul": lambda n, d: torch.addcmul(*[torch.ones(3, dtype=d)] * 3, value=n),
-}
+TAKES_A_NUMBER = lambdas(
+    "n, d",
+    globals(),
+    """
+    full: torch.full((3,), n, dtype=d); full of nothing: torch.full((), n, dtype=d);
+    full_like: torch.full_like(torch.zeros(3), n, dtype=d);
+    new_full: torch.zeros(3).new_full((2,), n, dtype=d); fill_: torch.zeros(3, dtype=d).fill_(n);
+    masked_fill: torch.zeros(3, dtype=d).masked_fill(ONE, n);
+    index_fill: torch.zeros(3, dtype=d).index_fill(0, torch.tensor([1]), n);
+    scatter: torch.zeros(3, dtype=d).scatter(0, torch.tensor([1]), n);
+    pad: F.pad(torch.zeros(3, dtype=d), (1, 1), value=n);
+    fill_diagonal_: torch.zeros(3, 3, dtype=d).fill_diagonal_(n);
+    clamp: torch.ones(3, dtype=d).clamp(max=n); add: torch.zeros(3, dtype=d) + n;
+    hardtanh: F.hardtanh(torch.ones(3, dtype=d), -1, n);
+    threshold: F.threshold(torch.ones(3, dtype=d), 0, n);
+    alpha: torch.add(torch.ones(3, dtype=d), torch.ones(3, dtype=d), alpha=n);
+    addcmul: torch.addcmul(*[torch.ones(3, dtype=d)] * 3, value=n)
+    """,
+)
 TOO_LARGE = [(300, torch.uint8), (-1, torch.uint8), (2**31, torch.int32), (-200, torch.int8)]
 TOO_LARGE += [(1e10, torch.float16), (1e39, torch.float32), (1e39, torch.bfloat16)]
 TOO_LARGE += [(math.inf, torch.int32), (math.nan, torch.int64), (math.inf, torch.float16)]
@@ -258,6 +276,6 @@ def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
                 with pytest.raises(type(error)):
                     minidynamo.compile(lambda x, number=number: op(x, number))(x)
         minidynamo.reset()
-        with config.patch(raise_internal_errors=True):
+        with minidynamo.config.patch(raise_internal_errors=True):
             ours = minidynamo.compile(lambda x, held=held: [op(x, n) for n in held])(x)
         torch.testing.assert_close(ours, eager, equal_nan=True)

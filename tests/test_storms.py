@@ -9,6 +9,7 @@ import torch
 import minidynamo
 from benchmarks.programs import storms as storm_programs
 from benchmarks.programs.storms import MOST, PROGRAMS
+from tests.soundness.tables import lambdas
 
 BY_INDUCTOR = ["cache_position", "negative_index", "decoder"]
 
@@ -34,20 +35,24 @@ def in_place(x, t):
     return x * t + y, t, y
 
 
-FLOATS = {
-    "division": lambda x, t: x / t if t else x,
-    "division of numbers": lambda x, t: x * (1 / (t - 0.5)),
-    "floor": lambda x, t: x + t // 0.3 + t % 0.3,
-    "in place": lambda x, t: in_place(x, t),
-    "a power": lambda x, t: x * t**2 + t**0.5,
-    "a power of a number": lambda x, t: x * 0.9**t,
-    "functions": lambda x, t: x * torch.tensor(t).sin() + round(t, 1) + int(t),
-    "text": lambda x, t: (x * t, f"{t:.2f}", {t: 1}),
-    "order": lambda x, t: (x * max(t, 0.35), min(1, t), sorted([0.5, t]), t == 0.5, t < math.inf),
-    "a size": lambda x, t: (x[: int(t * 4)], torch.full((2,), t), x * t),
-    "negative zero": lambda x, t: (t * -0.0, -t, abs(t), x + t),
-}
-VALUES = (0.1, 0.7, 0.3, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("nan"), 1e300)
+FLOATS = lambdas(
+    "x, t",
+    globals(),
+    """
+    division: x / t if t else x; division of numbers: x * (1 / (t - 0.5));
+    floor: x + t // 0.3 + t % 0.3; in place: in_place(x, t); a power: x * t**2 + t**0.5;
+    a power of a number: x * 0.9**t; text: (x * t, f"{t:.2f}", {t: 1});
+    functions: x * torch.tensor(t).sin() + round(t, 1) + int(t);
+    order: (x * max(t, 0.35), min(1, t), sorted([0.5, t]), t == 0.5, t < math.inf);
+    a size: (x[: int(t * 4)], torch.full((2,), t), x * t);
+    negative zero: (t * -0.0, -t, abs(t), x + t);
+    left of a tensor: [t * x, t / x, t + x, t - x]; left of integers: t / (x.long() * 3);
+    left of halves: (lambda y: [t * y, t / y, t - y])((x / 7 - 0.3).bfloat16());
+    integers: (x.long() * t, x.long() > t, t * 2); alpha: x.long().add(x.long(), alpha=t);
+    a factor of integers: (lambda y: y.addcmul(y, y, value=t))(x.long())
+    """,
+)
+VALUES = (0.1, 0.7, 3, 0.3, 2.5, 0.5, True, -1.5, 0.0, -0.0, math.inf, math.nan, 1e300)
 
 
 def outcome(function, *args):
@@ -74,17 +79,15 @@ def test_a_float_that_changes_is_compiled_for_until_the_limit():
     assert storm_programs.compilations() <= minidynamo.config.recompile_limit
 
 
-INDICES = {
-    "in the middle": lambda x, n: x[1, n, :2],
-    "behind an ellipsis": lambda x, n: x[..., n],
-    "in front of an ellipsis": lambda x, n: x[n, ...],
-    "with None": lambda x, n: x[None, :, n],
-    "two": lambda x, n: x[n, n - 1],
-    "negative": lambda x, n: x[:, -n],
-    "beside a tensor": lambda x, n: x[torch.tensor([0, 1]), n],
-    "out of range": lambda x, n: x[0, n + 5],
-    "too many": lambda x, n: x[n, n, n, n],
-}
+INDICES = lambdas(
+    "x, n",
+    globals(),
+    """
+    in the middle: x[1, n, :2]; behind an ellipsis: x[..., n]; in front of an ellipsis: x[n, ...];
+    with None: x[None, :, n]; two: x[n, n - 1]; negative: x[:, -n]; out of range: x[0, n + 5];
+    beside a tensor: x[torch.tensor([0, 1]), n]; too many: x[n, n, n, n]
+    """,
+)
 
 
 @pytest.mark.parametrize("name", INDICES)
@@ -130,14 +133,15 @@ def test_whether_numbers_that_changed_are_one_object():
         assert compiled(x, n, m)[:3] == same(x, n, m)[:3]
 
 
-FROM_ZERO = {
-    "an argument": lambda x, n: x * n,
-    "a decision": lambda x, n: x * n if n < 9 else x,
-    "half of it": lambda x, n: x + n // 2 + n % 3,
-    "a rate": lambda x, n: x * min(1.0, (n + 1) / 100),
-    "a flag": lambda x, n: x + 1 if n >= 0 else x,
-    "a tensor of it": lambda x, n: x + torch.tensor([n, n]),
-}
+FROM_ZERO = lambdas(
+    "x, n",
+    globals(),
+    """
+    an argument: x * n; a decision: x * n if n < 9 else x; half of it: x + n // 2 + n % 3;
+    a rate: x * min(1.0, (n + 1) / 100); a flag: x + 1 if n >= 0 else x;
+    a tensor of it: x + torch.tensor([n, n])
+    """,
+)
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])

@@ -13,7 +13,7 @@ import test_cpp
 import test_foreach
 import torch
 import torch.nn.functional as F
-from backend_helpers import reduce, run, softmax
+from backend_helpers import make_graph, reduce, run, softmax
 from test_cpp import fixed_seed  # noqa: F401
 
 import minidynamo
@@ -33,7 +33,10 @@ NOT_HERE = {
     "test_constants_keep_their_value",
     "test_lowest_integer_by_minus_one_does_not_trap",
     "test_float16_lanes_are_converted_together_but_moved_as_they_are",
+    "test_16_bits_are_rounded_where_bits_are_lost_and_once",
+    "test_a_nan_with_bits_that_rounding_would_carry_stays_one",
     "test_accuracy_in_ulp_against_float64",
+    "test_a_running_log_of_exponentials_loses_no_digits",
     "test_every_function_under_every_reduction_becomes_vectors",
     "test_every_float_is_rounded_to_16_bits_as_torch_does",
     "test_what_only_the_lane_decides_is_computed_once",
@@ -77,12 +80,17 @@ R = torch.randn
 
 def of_boxes(a, b):
     """Where each box of one set overlaps each of another."""
-    low, high = (
-        torch.maximum(a[:, None, :2], b[None, :, :2]),
-        torch.minimum(a[:, None, 2:], b[:, 2:]),
-    )
+    low = torch.maximum(a[:, None, :2], b[None, :, :2])
+    high = torch.minimum(a[:, None, 2:], b[:, 2:])
     sides = (high - low).clamp(min=0)
     return sides[..., 0] * sides[..., 1]
+
+
+def changed_in_part(x):
+    """The kernel computes the elements again, for the changed part first."""
+    e = (x - x.amax(-1, keepdim=True)).exp().sin().exp().sin().exp()
+    total = e.sum(-1, keepdim=True)
+    return torch.slice_scatter(x, (e / total)[:, :9], 1, 0, 9), e * total
 
 
 IMAGES = (R(8, 64, 28, 28) + 3).to(memory_format=torch.channels_last)
@@ -102,6 +110,7 @@ PASSES = {  # function, inputs, kernels, how many read the first input, what one
     "softmax of columns": (lambda x: torch.softmax(x, 0), (R(900, 2400),), 3, 2, "exp"),
     "all of a permuted one": (lambda x: x.t().amax(), (R(512, 500),), 2, 1, "in0 + (r0"),
     "boxes": (of_boxes, (torch.rand(70, 4), torch.rand(90, 4)), 1, 1, "YBLOCK"),
+    "changed in part": (changed_in_part, (R(140, 40_000),), 1, 1, "tl.where"),
     "window": (lambda x: F.avg_pool2d(x, 3, 1, 1), (R(2, 4, 8, 8),), 1, 1, "in0 + xindex)"),
 }
 
@@ -120,18 +129,9 @@ def test_how_often_memory_is_read(name):
 PRODUCTS = {  # function, inputs: each is one kernel
     "bias and gelu": (lambda a, b, c: F.gelu(a @ b + c), (R(70, 50), R(50, 90), R(90))),
     "a full addend": (lambda a, b, c: F.silu(a @ b) * c, (R(70, 50), R(50, 90), R(70, 1))),
-    "transposed weight": (
-        lambda a, b, c: F.relu(F.linear(a, b, c)),
-        (R(133, 64), R(257, 64), R(257)),
-    ),
-    "stored in another order": (
-        lambda a, b: (a @ b).reshape(4, 8, 6, 15).transpose(1, 2) + 1,
-        (R(32, 50), R(50, 90)),
-    ),
-    "parts of matrices": (
-        lambda a, b: F.relu(a[:, 3:20] @ b[5:22].t()[:17]),
-        (R(33, 64), R(60, 21)),
-    ),
+    "transposed weight": (lambda a, b, c: F.relu(F.linear(a, b, c)), (R(99, 64), R(70, 64), R(70))),
+    "another order": (lambda a, b: (a @ b).view(4, 8, 90).mT + 1, (R(32, 50), R(50, 90))),
+    "parts of matrices": (lambda a, b: F.relu(a[:, 3:20] @ b[:, 5:22].t()), (R(33, 64), R(17, 60))),
     "one element": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 1))),
     "one row": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 7))),
 }
@@ -159,6 +159,20 @@ def traced(function, count):
     return torch.fx.symbolic_trace(
         eval(f"lambda {names}: (function({names}),)", {"function": function})
     )
+
+
+def test_what_follows_a_product_may_need_what_writes_over_an_operand():
+    def function(x, w):
+        y = x @ w
+        x.copy_(x.sin().exp().sin().exp().sin().exp())
+        return y + x[:, :1] + x[:, 1:2] + x[:, 2:3]
+
+    x, w = R(64, 64), R(64, 32)
+    mine, want = x.clone(), function(x, w)
+    with config.patch(matmul_templates="always"):
+        e = minidynamo.explain(function)(mine, w)
+    torch.testing.assert_close((e.result, mine), (want, x))
+    assert "writes over an operand" in str(e.main.compiled.fusions)
 
 
 @pytest.mark.parametrize("step, state", [(test_foreach.momentum, 3), (test_foreach.adam, 4)])
@@ -200,20 +214,10 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(record.kernels[0].source)
     name = record.kernels[0].name
-    job = {
-        "path": str(path),
-        "name": name,
-        "aligned": ["in0", "out0"],
-        "signature": dict(in0="*fp32", out0="*fp32", XBLOCK="constexpr", RBLOCK="constexpr"),
-        "constants": {"XBLOCK": 1, "RBLOCK": 512},
-        "num_warps": 4,
-        "num_stages": 1,
-        "asserts": False,
-        "capability": 90,
-        "kept": "some.cubin",
-        "triton_cache": str(tmp_path),
-        "kinds": ["ptx"],
-    }
+    job = {"path": str(path), "name": name, "aligned": ["in0", "out0"], "asserts": False}
+    job["signature"] = dict(in0="*fp32", out0="*fp32", XBLOCK="constexpr", RBLOCK="constexpr")
+    job |= {"constants": {"XBLOCK": 1, "RBLOCK": 512}, "num_warps": 4, "num_stages": 1}
+    job |= {"capability": 90, "kept": "some.cubin", "triton_cache": str(tmp_path), "kinds": ["ptx"]}
     [answer] = triton_build.compile_all([job]).values()
     assert len(answer["code"]) > 1000 and ".visible .entry" in answer["ptx"]
     assert "Error" in triton_build.compile_all([{**job, "name": "nothing"}])["some.cubin"]["error"]
@@ -263,11 +267,8 @@ def test_scans(kind, case):
             compiled = miniinductor.compile_fx(traced(function, 1), [x])
             (got,), want, exact = compiled(x), function(x), function(x.double())
         assert len(compiled.record.kernels) == 1 and not compiled.record.fallbacks
-        assert (
-            got.dtype == want.dtype
-            and (got.double() - exact).norm()
-            <= 2 * (want.double() - exact).norm() + 1e-5 * exact.norm()
-        )
+        room = 2 * (want.double() - exact).norm() + 1e-5 * exact.norm()
+        assert got.dtype == want.dtype and (got.double() - exact).norm() <= room
 
 
 def test_what_is_written_in_place_is_stored_last():
@@ -289,28 +290,33 @@ def test_what_is_written_in_place_is_stored_last():
         wrapper = minidynamo.explain(norm)(x).main.compiled
     assert wrapper.wrapper_source.count("# written in place") >= 2
     source = next(k.source for k in wrapper.kernels if "debug_barrier" in k.source)
-    assert not [
-        line
-        for line in source.split("# every thread has read")[1].splitlines()
-        if line.strip() and "tl.store(" not in line
-    ]
+    lines = source.split("# every thread has read")[1].splitlines()
+    assert all("tl.store(" in line for line in lines if line.strip())
     minidynamo.reset()
+
+
+def test_one_kernel_writes_rows_of_two_caches_in_place():
+    def function(keys, values, at, new):
+        keys.index_copy_(1, at, new)
+        values.index_copy_(1, at, new * 2)
+        return new.sin()
+
+    keys, values, at, new = R(2, 64, 8), R(2, 64, 8), torch.arange(5, 8), R(2, 3, 8)
+    mine = keys.clone(), values.clone()
+    e = minidynamo.explain(function)(*mine, at, new)
+    torch.testing.assert_close((e.result, *mine), (function(keys, values, at, new), keys, values))
+    assert len(e.main.compiled.kernels) == 1
 
 
 def test_every_line_names_its_fx_node():
     with torch.no_grad():
-        compiled = miniinductor.compile_fx(
-            traced(lambda a, b: torch.softmax(torch.relu(a) * b, -1), 2), [R(6, 40), R(6, 40)]
-        )
+        graph = traced(lambda a, b: torch.softmax(torch.relu(a) * b, -1), 2)
+        compiled = miniinductor.compile_fx(graph, [R(6, 40), R(6, 40)])
     body = compiled.record.kernels[0].source.split("tl.arange(0, RBLOCK)")[1].splitlines()[1:]
     origins = [
         line.split("  # ")[-1].strip() for line in body if " = " in line or "tl.store" in line
     ]
-    assert [o for i, o in enumerate(origins) if o not in origins[:i]][:3] == [
-        "rmask = r0 < 40",
-        "relu_default",
-        "mul_tensor",
-    ]
+    assert [*dict.fromkeys(origins)][:3] == ["rmask = r0 < 40", "relu_default", "mul_tensor"]
     assert {"amax_default", "sum_dim_int_list", "div_tensor"} <= {*origins} and "" not in origins
 
 
@@ -331,21 +337,14 @@ def test_a_masked_value_has_the_name_of_the_node_that_masks():
 
 def test_indices_are_wide_where_they_must_be():
     """Also along the reduction: 4096*r0 does not fit into 32 bits."""
-    from backend_helpers import make_graph
-
     from miniinductor.codegen.triton.kernel_writer import TritonKernelWriter
     from miniinductor.records import CompileRecord
     from miniinductor.schedule.scheduler import Scheduler
 
     for rows, wide in ((1 << 20, True), (1 << 10, False)):
-        graph = make_graph(
-            lambda x: [reduce(x, "argmax", [0], dtype=torch.int64)],
-            torch.empty(rows, 4096, device="meta"),
-        )
+        x = torch.empty(rows, 4096, device="meta")
+        graph = make_graph(lambda x: [reduce(x, "argmax", [0], dtype=torch.int64)], x)
         [group] = Scheduler(graph, CompileRecord()).live_nodes()
-        kernel = TritonKernelWriter(
-            group,
-            {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}},
-            set(group.names),
-        ).write()
+        buffers = {**graph.inputs, **graph.buffers}
+        kernel = TritonKernelWriter(group, buffers, set(group.names), {}, {}).write()
         assert ("tl.arange(0, RBLOCK).to(tl.int64)[None, :]" in kernel.source) == wide

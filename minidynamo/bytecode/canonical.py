@@ -15,7 +15,7 @@ coroutines and exception groups (such frames run as plain Python).
 """
 
 import dis
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .assembler import VERSION, Instruction
@@ -165,11 +165,12 @@ def successors(operation: CanonicalOp, n: int) -> list[int]:
     return after
 
 
-def liveness(
-    operations: Sequence[CanonicalOp], reads: Set[str], writes: Set[str]
-) -> list[frozenset[str]]:
-    """Before each operation: the variables that an opcode of `reads` may ask for later, with no
-    opcode of `writes` in between.
+READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
+WRITES = {"STORE_FAST", "DELETE_FAST"}
+
+
+def liveness(operations: Sequence[CanonicalOp]) -> list[frozenset[str]]:
+    """Before each operation: the locals that may be read later, with no write in between.
 
     It goes backwards through the code, and again until nothing changes: loops jump back."""
     live: list[frozenset[str]] = [frozenset()] * (len(operations) + 1)
@@ -179,9 +180,9 @@ def liveness(
         for n in range(len(operations) - 1, -1, -1):
             operation = operations[n]
             names = set().union(*[live[after] for after in successors(operation, n)])
-            if operation.op in writes:
+            if operation.op in WRITES:
                 names.discard(operation.arg)
-            if operation.op in reads:
+            if operation.op in READS:
                 names.add(operation.arg)
             if operation.exc is not None:
                 names |= live[operation.exc[0]]

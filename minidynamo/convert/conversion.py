@@ -38,7 +38,6 @@ from miniinductor.options import announce
 
 from .. import backends, config, records
 from ..bytecode import Instruction
-from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
@@ -46,7 +45,6 @@ from ..functions.torch_state import put_back, set_all
 from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph
 from ..rebuild.replacement import Codegen, Epilogue, rebuild, replacement
-from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
@@ -134,8 +132,8 @@ class Conversion:
         output = OutputGraph(compiler.backend_name != "eager", self.policy)
         self.attempts.append(output)
         forget_lookups()
-        names = code.co_varnames[: parameter_count(code)]
-        bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
+        given = zip(code.co_varnames, self.args)
+        bound = {name: Lazy(value, output.tree.local(name)) for name, value in given}
         closure = closure_of(output, self.function, code)
         # None: nobody loads this function again, so that it needs no source and no guard
         function = FunctionVar(
@@ -177,7 +175,7 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        output.errors = GraphErrors(output)
+        output.errors = GraphErrors(output, record.function)
         records.count("graphs", record.function)
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
@@ -221,9 +219,8 @@ class GraphErrors:
     """What happens when one graph raises.  changes: does the graph write to the program's tensors,
     or draw random numbers?  Then plain Python cannot run the frame again."""
 
-    def __init__(self, output: OutputGraph) -> None:
-        root = output.root
-        self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
+    def __init__(self, output: OutputGraph, function: str) -> None:
+        self.function = function
         self.changes = bool(changed_inputs(output)) or any(map(draws, output.graph.nodes))
         self.state = dict(output.state.before)
 

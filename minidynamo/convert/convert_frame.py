@@ -33,6 +33,7 @@ import torch
 from torch.fx import _symbolic_trace
 from torch.utils._device import DeviceContext
 
+import miniinductor
 from miniinductor.autograd.fake_mode import is_unusual
 from miniinductor.errors import ThreadState, faults, ours
 from miniinductor.options import Current
@@ -40,8 +41,8 @@ from miniinductor.options import Current
 from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
-from ..guards.originals import BUILTINS, NN_MODULE, TORCH
-from ..rebuild.resume import function_name, is_resume_code
+from ..guards.originals import BUILTINS, NN_MODULE, OURS, TORCH
+from ..rebuild.resume import GENERATOR_LIKE, function_name, is_resume_code
 from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
 from ..variables.registry import RULES
@@ -57,8 +58,7 @@ from .entries import (
     watch,
 )
 
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
+MINIINDUCTOR = os.path.dirname(miniinductor.__file__) + os.sep
 # folders of torch's files, and the methods in them that are compiled
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
 COMPILED_TORCH = {os.path.join(TORCH, "nn", "modules") + os.sep: "forward", OPTIMIZERS: "step"}
@@ -69,10 +69,11 @@ UNHOOKED = tuple(
     for path in "autograd/__init__.py autograd/graph.py utils/checkpoint.py _functorch/ _dynamo/ "
     "_inductor/ jit/_trace.py".split()
 )
-STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
-SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+STANDARD, SITE = [
+    tuple({sysconfig.get_path(name) + os.sep for name in names})
+    for names in (("stdlib", "platstdlib"), ("purelib", "platlib"))
+]
 NUMPY = os.path.join("site-packages", "numpy", "")
-GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def replaced_needed() -> str:
@@ -91,7 +92,7 @@ def skip_reason(code: types.CodeType) -> str | None:
     file = code.co_filename
     if file.startswith(OURS):
         return "minidynamo's own code"
-    if file.startswith(MINIINDUCTOR):  # what autograd and programs call of a compiled graph's
+    if file.startswith(MINIINDUCTOR):  # a compiled graph's functions, called by autograd
         return "miniinductor's own code"
     if file.startswith(TORCH):
         return None if is_compiled_torch(code) else "torch's own code"
@@ -103,7 +104,7 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "the __new__ of a named tuple"
     if file.startswith(STANDARD) and not file.startswith(SITE):
         return "the standard library"
-    if code.co_flags & GENERATORS or ".0" in code.co_varnames:
+    if code.co_flags & GENERATOR_LIKE or ".0" in code.co_varnames:
         # `.0` is the iterator that the code of a comprehension is given: it was made before
         return "a generator, coroutine or comprehension"
     return None

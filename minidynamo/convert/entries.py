@@ -29,6 +29,7 @@ from ..guards.checks import DETAILS, STATE
 from ..guards.guards import Guard, GuardFunction
 from ..guards.sources import Source
 from ..variables.base import guard_classes
+from ..variables.functions import CellVar
 from ..variables.nn_modules import has_state
 from ..variables.tensor import TensorVar
 
@@ -144,6 +145,7 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     # inputs that are different tensors now must be different later: writes may reach both
     guard_apart(output, [v.source for v in output.inputs if type(v) is TensorVar])
     guard_keys_apart(output)
+    guard_cells_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
     output.policy.check_marks(output.shape_env.pinned())  # the backend may have needed a number
@@ -158,6 +160,13 @@ def guard_keys_apart(output: OutputGraph) -> None:
     asked = [*output.asked.values()]
     if not all(source.kind == "pinned" or "ID" in source.guards for source in asked):
         guard_apart(output, asked)
+
+
+def guard_cells_apart(output: OutputGraph) -> None:
+    """A variable of a closure that is written is no other function's."""
+    cells = [variable for variable, _ in output.memo.values() if type(variable) is CellVar]
+    if any(cell.mutated for cell in cells):
+        guard_apart(output, [cell.source for cell in cells])
 
 
 def guard_apart(output: OutputGraph, sources: list[Source]) -> None:

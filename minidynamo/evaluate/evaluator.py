@@ -24,7 +24,6 @@ Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections
 from __future__ import annotations
 
 import inspect
-import os
 import types
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -33,7 +32,7 @@ from .. import config
 from ..bytecode import canonical, disassemble
 from ..bytecode.canonical import liveness
 from ..errors import Break, ObservedException, Restart, SkipFrame
-from ..guards.originals import TORCH
+from ..guards.originals import OURS, TORCH
 from ..rebuild.resume import LASTI, function_name
 from ..variables.base import running
 from ..variables.constant import ConstantVar
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
-# Paths of torch's files and of ours: a graph break names the line of the program that called them.
-INTERNAL = (TORCH, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _CACHE: dict[int, "CodeInfo"] = {}
 
 
@@ -69,11 +66,11 @@ class CodeInfo:
         self.operations, first = canonical(natives)
         # of each native instruction: the operation that it begins with
         self.beginnings = [first[id(native)] for native in natives]
-        # of each operation, by the native instruction that it belongs to: the operation with which
-        # that begins, and its number
+        # of each operation: the number of the native instruction that it belongs to, and the
+        # operation with which that begins
         index = {id(native): n for n, native in enumerate(natives)}
-        self.groups = [first[id(operation.instruction)] for operation in self.operations]
         self.native_numbers = [index[id(operation.instruction)] for operation in self.operations]
+        self.groups = [self.beginnings[number] for number in self.native_numbers]
         # the operations, ready to be run: handler, argument, exception entry, line
         self.ops: list[tuple[Any, Any, Any, int]] = []
         line = code.co_firstlineno
@@ -85,18 +82,15 @@ class CodeInfo:
             if run is None:  # refused by its name
                 run, arg = unsupported, operation.op
             self.ops.append((run, arg, operation.exc, line))
-        self.internal = code.co_filename.startswith(INTERNAL)
+        # of torch's files and ours: a graph break names the line of the program that called them
+        self.internal = code.co_filename.startswith((TORCH, OURS))
         self._live: list[frozenset[str]] | None = None
 
     def live_before(self, position: int) -> frozenset[str]:
         """Names of locals that may be read from canonical operation `position` on."""
         if self._live is None:
-            self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES)
+            self._live = liveness(self.operations)
         return self._live[position]
-
-
-LOCAL_READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
-LOCAL_WRITES = {"STORE_FAST", "DELETE_FAST"}
 
 
 def code_info(code: types.CodeType) -> CodeInfo:
@@ -137,7 +131,7 @@ class Frame(Operations):
         self.stack: list[Any] = []
         self.handled: list[Any] = []  # the exceptions that are being handled, the innermost last
         self.pc = 0  # the operation that comes next
-        self.returned: Any = None
+        self.returned: Any = ConstantVar(None)
         self.yielded: Any = None
         self.depth: int = parent.depth + 1 if parent is not None else 0
         self.line = code.co_firstlineno
@@ -282,8 +276,7 @@ class RootFrame(Frame):
             reason = f"{kind} leaves the frame{text and ': ' + text}"
             stack, step = raised_at(raised.var)
             self.break_at(Break("exception", reason, stack=stack), step)
-        self.unwind(raised.var, entry)
-        return True
+        return super().caught(raised, entry)
 
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Trace again, and split at `step` (default: before the native instruction that is being
@@ -312,12 +305,12 @@ def message_of(exception: Any) -> str:
     """The message of an AttributeError or NameError; "" for other exceptions, whose messages may
     differ in each call, so that they would count as different reasons of a graph break."""
     named = issubclass(exception.python_type(), (AttributeError, NameError))
-    args: Any = named and getattr(exception, "init_args", None) or ()
+    args: Any = named and exception.init_args or ()
     return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""
 
 
 def raised_at(exception: Any) -> tuple[Any, int | None]:
     """The user's stack and the root's step at which an exception was raised while tracing; twice
     None for a real one."""
-    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    traceback = exception.slots.get("__traceback__")
     return getattr(traceback, "where", (None, None))

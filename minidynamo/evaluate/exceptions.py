@@ -102,7 +102,7 @@ def BEFORE_WITH(frame: Frame, _: None) -> None:
 
 def exc_info(frame: Frame, raised: Any) -> list[Variable]:
     """What `__exit__` is given."""
-    kind = frame.output.wrap_pinned(raised.python_type())
+    kind = ClassVar(raised.python_type())
     return [kind, raised, raised.getattr(frame, "__traceback__")]
 
 

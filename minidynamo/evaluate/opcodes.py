@@ -6,7 +6,8 @@ Out:  the frame's stack, locals and program counter are changed; True where the 
 
     >>> HANDLERS["BINARY_OP"](frame, "+")
 
-An opcode that only pushes one value, or only jumps, is a line in the tables `PUSHES` and `JUMPS`.
+An opcode that only pushes one value, writes one, or jumps is a line in the tables `PUSHES`,
+`WRITES` and `JUMPS`.
 What has no handler is refused by its name.  Errors of the program that C code words (too few values
 to unpack, two values for one argument) are graph breaks: plain Python raises them.
 Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
@@ -115,11 +116,20 @@ JUMPS: dict[str, Handler] = {
     "POP_JUMP_IF_NONE": lambda frame, value: value.identity() is None,
     "POP_JUMP_IF_NOT_NONE": lambda frame, value: value.identity() is not None,
 }
+WRITES: dict[str, Handler] = {  # CPython has pushed the value first, then where it goes
+    "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
+    "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
+    "STORE_ATTR": lambda frame, name: frame.stack.pop().setattr(frame, name, frame.stack.pop()),
+    "DELETE_ATTR": lambda frame, name: frame.stack.pop().delattr(frame, name),
+    "DELETE_SUBSCR": lambda frame, _: frame.stack.pop(-2).delitem(frame, frame.stack.pop()),
+    "POP_TOP": lambda frame, _: frame.stack.pop(),
+    "END_SEND": lambda frame, _: frame.stack.pop(-2),
+}
 pushes(PUSHES)
 for _name, _test in JUMPS.items():
     register(_name, jumping(_test))
-register("POP_TOP", lambda frame, _: frame.stack.pop())
-register("END_SEND", lambda frame, _: frame.stack.pop(-2))
+for _name, _write in WRITES.items():
+    register(_name, _write)
 
 
 @opcode
@@ -195,16 +205,6 @@ def LOAD_DEREF(frame: Frame, name: str) -> None:
     frame.stack.append(value)
 
 
-@opcode
-def STORE_DEREF(frame: Frame, name: str) -> None:
-    frame.cells[name].store(frame.stack.pop())
-
-
-@opcode
-def STORE_GLOBAL(frame: Frame, name: str) -> None:
-    frame.globals.written[name] = frame.stack.pop()
-
-
 # ---- attributes and items
 @opcode
 def LOAD_METHOD(frame: Frame, name: str) -> None:
@@ -231,26 +231,9 @@ def push_callable(frame: Frame, found: Variable) -> None:
 
 
 @opcode
-def STORE_ATTR(frame: Frame, name: str) -> None:
-    value, owner = frame.popn(2)
-    owner.setattr(frame, name, value)
-
-
-@opcode
-def DELETE_ATTR(frame: Frame, name: str) -> None:
-    frame.stack.pop().delattr(frame, name)
-
-
-@opcode
 def STORE_SUBSCR(frame: Frame, _: None) -> None:
     value, container, key = frame.popn(3)
     container.setitem(frame, key, value)
-
-
-@opcode
-def DELETE_SUBSCR(frame: Frame, _: None) -> None:
-    container, key = frame.popn(2)
-    container.delitem(frame, key)
 
 
 # ---- containers
@@ -348,6 +331,8 @@ def CALL_KW(frame: Frame, n: int) -> None:
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
     named = frame.stack.pop().pairs(frame) if flags & 1 else ()
     kwargs = {key.as_constant(): value for key, value in named}
+    if not all(isinstance(name, str) for name in kwargs):
+        raise Break("arguments", "a keyword that is no text")
     call(frame, frame.listed(frame.stack.pop()), kwargs)
 
 

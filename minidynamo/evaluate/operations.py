@@ -138,20 +138,14 @@ class Operations:
             self.raise_(type(error), *error.args)
 
     def fold(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-        """The constant, or container of constants, that a call gives when it is run now."""
+        """What a call gives when it is run now: a constant, a container of such, or an object that
+        the entry holds (a class, a function)."""
         result = self.run_now(function, *args, **kwargs)
         is_plain = isinstance(result, (str, bytes, int))
         if is_plain and sys.getsizeof(result) > BYTES_PER_STEP * config.step_limit:
             text = f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
             raise Break("limit", text)
         return self.output.wrap_result(result)
-
-    def fold_pinned(self: Any, function: Callable, *args: Any) -> Variable:
-        """Like `fold`, for results that are fixed objects (classes, functions)."""
-        value = self.run_now(function, *args)
-        if isinstance(value, (tuple, list, dict, str, int)):
-            return self.output.wrap_result(value)
-        return self.output.wrap_pinned(value)
 
     def computed(
         self: Any, function: Any, args: Any, kwargs: Named, read: str = "as_constant"

@@ -127,7 +127,7 @@ def ptx(record: Any, device: torch.device) -> str:
 
     kernel = record.kernel
     code = build.CudaCode(kernel, build.named_source(kernel), device, is_tuned=False)
-    job = code.job(code.configs[0], code.assumed(kernel.launch.hints))
+    job = code.job(code.configs[0], code.here)
     answer = build.compile_all([{**job, "kinds": ["ptx"]}])[job["kept"]]
     return numbered(answer["ptx"], Path(job["path"]).name) if "ptx" in answer else ""
 

@@ -48,7 +48,7 @@ typedef _PyInterpreterFrame Frame;
 #  define frame_func(f)    ((PyObject *)(f)->f_func)
 #  define frame_code(f)    ((f)->f_code)
 #  define frame_slots(co)  ((co)->co_nlocalsplus + (co)->co_stacksize + (int)FRAME_SPECIALS_SIZE)
-/* it steps first */
+/* the evaluator steps before it reads an instruction: it starts one in front of the first */
 #  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
 #  define get_extra        _PyCode_GetExtra
 #  define set_extra        _PyCode_SetExtra

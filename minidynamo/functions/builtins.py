@@ -1,7 +1,7 @@
 """Builtins, containers, numbers and operators as functions: isinstance, range, sorted, getattr...
 
     max(sizes, key=abs)        sorted(names)        for value in reversed(d.values()): ...
-    collections.deque(xs, 3)        frozenset(xs)        slice(1, n)        divmod(7, 2)
+    collections.OrderedDict(xs)        frozenset(xs)        slice(1, n)        divmod(7, 2)
 
 In:   the arguments of the call, as variables.   Out: a variable, or a Python constant; a break.
 
@@ -91,7 +91,7 @@ def is_callable(value: Variable) -> bool:
 def _type(tx: Frame, value: Variable, *more: Variable, **kwargs: Variable) -> Variable:
     if more:
         raise Break("class", "a class that is made in the frame", "define the class outside")
-    return tx.output.wrap_pinned(value.python_type())
+    return ClassVar(value.python_type())
 
 
 def of_class(cls: type, result: Variable, name: str) -> Variable:
@@ -229,6 +229,8 @@ def _extreme(
     default: Any = None,
 ) -> Variable:
     values: Any = [first, *others] if others else first.iterate(tx)
+    if key is not None and key.identity() is None:
+        key = None
     if isinstance(first, Container):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
@@ -236,8 +238,7 @@ def _extreme(
     best: Any = None
     best_measure: Any = None
     for value in values:  # each is measured and compared before the next is asked for
-        plain = key is None or key.identity() is None
-        measure = value if plain else key.call(tx, [value], {})
+        measure = value if key is None else key.call(tx, [value], {})
         if best is None or tx.compare(symbol, measure, best_measure).truth(tx):
             best, best_measure = value, measure
     if best is not None:
@@ -416,10 +417,8 @@ rules(
         ),
     }
 )
-for _symbol, _operator in OPERATORS.items():  # operator.add...: tx.binary("+", a, b)
-    rule(_operator.function)(functools.partial(_on_operands, "binary", _symbol))
+BINARY = {each.symbol: each.function for each in OPERATORS.values()}
+for _method, _table in (("binary", BINARY), ("compare", COMPARISONS), ("unary", UNARY)):
+    for _symbol, _function in _table.items():  # operator.add...: tx.binary("+", a, b)
+        rule(_function)(functools.partial(_on_operands, _method, _symbol))
 rule(operator.iconcat)(functools.partial(_on_operands, "binary", "+="))
-for _symbol, _function in COMPARISONS.items():
-    rule(_function)(functools.partial(_on_operands, "compare", _symbol))
-for _symbol, _function in UNARY.items():
-    rule(_function)(functools.partial(_on_operands, "unary", _symbol))

@@ -20,10 +20,12 @@ import torch
 from ..errors import Break
 from ..evaluate.calls import callable_of_type, instance_of
 from ..evaluate.operations import on_host
+from ..evaluate.operators import contents
 from ..variables.base import Args, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, TupleVar
+from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule_of_each
 from ..variables.tensor import TensorVar
@@ -68,7 +70,7 @@ def unknown(descriptor: Any, self: Variable) -> Break:
 def check_dict(descriptor: Any, self: Any) -> None:
     """dict.pop() of an OrderedDict; OrderedDict.copy() of a subclass's object, or what asks its
     class for the items."""
-    inside = self if self.payload is None else self.payload
+    inside = contents(self)
     if not isinstance(inside, DictVar):
         return
     owner, name = descriptor.__objclass__, descriptor.__name__
@@ -104,6 +106,8 @@ def _of_object(tx: Frame, descriptor: Any, self: Any, rest: Args, kwargs: Named)
         return of_payload(tx, descriptor, self, rest, kwargs)
     if owner is str and name == "__iter__":  # of torch.__version__, too
         return tx.iter_of(ConstantVar(str.__str__(self.real())))
+    if any(isinstance(value, (FunctionVar, BoundMethodVar)) for value in (*rest, *kwargs.values())):
+        raise unknown(descriptor, self)  # it would call that now, and in no later call
     immutable = owner in IMMUTABLE or owner.__module__ in ("re", "inspect")
     if owner in VALUES or immutable and self.value is not None and self.fields is None:
         return tx.fold(on_host(descriptor, [self, *rest], kwargs))
@@ -188,7 +192,7 @@ def call_class_method(tx: Frame, owner: type, function: Any, args: Args, kwargs:
             made.setitem(tx, key, args[1] if len(args) > 1 else NONE)
         return made
     if issubclass(owner, (int, float, str, bytes)):
-        return tx.computed(function, args, {})
+        return tx.computed(function, args, kwargs)
     raise Break("C function", f"the call of {owner.__name__}.{name}()")
 
 

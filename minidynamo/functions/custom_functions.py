@@ -37,6 +37,7 @@ import torch
 import torch.utils.checkpoint as torchs
 
 from ..errors import Break
+from ..guards.originals import path_from
 from ..variables.base import MISSING, Frame, Variable, is_programs, lookup, trusted
 from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import ConstantVar
@@ -167,7 +168,7 @@ def reads_of(code: types.CodeType) -> Iterator[tuple[str | None, list[str], bool
     outside; name None: it writes there."""
     for inner in codes(code):
         own = set(code.co_freevars) & set(inner.co_freevars)
-        steps = [step for step in dis.get_instructions(inner) if step.opname != "PUSH_NULL"]
+        steps = [*dis.get_instructions(inner)]
         for place, step in enumerate(steps):
             is_cell = step.argval in own
             if step.opname in WRITES or step.opname in WRITES_TO_CELLS and is_cell:
@@ -175,7 +176,8 @@ def reads_of(code: types.CodeType) -> Iterator[tuple[str | None, list[str], bool
             elif step.opname == "IMPORT_NAME" and not trusted(step.argval):
                 yield None, [f"what importing {step.argval} gives"], False
             elif step.opname in LOADS or step.opname in LOADS_OF_CELLS and is_cell:
-                yield step.argval, attributes_behind(steps[place + 1 :]), is_cell
+                name, *path = path_from(steps, place)
+                yield name, path, is_cell
 
 
 def codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -184,15 +186,6 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from codes(constant)
-
-
-def attributes_behind(steps: list[dis.Instruction]) -> list[str]:
-    path = []
-    for step in steps:
-        if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-            break
-        path.append(step.argval)
-    return path
 
 
 @rule(getattr(torch.autograd.Function.apply, "__func__"))

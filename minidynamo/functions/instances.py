@@ -73,7 +73,7 @@ def instantiate(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
     new = lookup(cls, "__new__")[1]
     own_new = isinstance(new, staticmethod)
     if own_new and isinstance(new.__func__, types.FunctionType):
-        made = tx.call_fixed(new.__func__, tx.output.wrap_pinned(cls), *args, **kwargs)
+        made = tx.call_fixed(new.__func__, ClassVar(cls), *args, **kwargs)
     else:
         made = allocate(tx, cls, args)
     if cls in made.python_type().__mro__ and isinstance(made, ObjectVar):
@@ -176,7 +176,7 @@ def _namespace(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
 def _enum(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable | None:
     if type(cls) is not enum.EnumMeta:
         return None
-    return tx.fold_pinned(on_host(cls, args, {}, "as_constant"))
+    return tx.fold(on_host(cls, args, kwargs, "as_constant"))
 
 
 @class_with_base(torch.nn.Module)

@@ -70,7 +70,7 @@ def _cached(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
         raise Break("cached function", f"{function.__qualname__} is cached by functools")
     if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
         return tx.call_fixed(function.__wrapped__, *args, **kwargs)
-    return tx.fold_pinned(on_host(function, args, kwargs))
+    return tx.fold(on_host(function, args, kwargs))
 
 
 def may_be_a_key(value: Variable) -> bool:
@@ -144,7 +144,7 @@ FIXED += (inspect.Parameter, inspect.signature, inspect.getfullargspec)
 
 @rule_of_each(*FIXED)
 def _pinned_result(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
-    return tx.fold_pinned(on_host(function, args, kwargs))
+    return tx.fold(on_host(function, args, kwargs))
 
 
 rules(
@@ -161,50 +161,54 @@ rules(
 PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
 
 
-def shallow_copy(tx: Frame, value: Variable) -> Variable:
-    if isinstance(value, (ListVar, DictVar, SetVar)):
-        return value.call_method(tx, "copy", [], {})
-    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
-        return value
-    return copied_object(tx, value, "__copy__", lambda item: item)
+def copied(tx: Frame, value: Any, done: dict[int, Any], deep: bool = True) -> Any:
+    """copy.deepcopy(value), or copy.copy(value).  done: id of a variable that was met -> its
+    copy."""
 
+    def copy_item(item: Variable) -> Variable:
+        return copied(tx, item, done) if deep else item
 
-def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
-    """done: id of a variable that was met before -> its copy."""
     if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
         return value
     if id(value) in done:
         return done[id(value)]
-    made: Any
-    if isinstance(value, (DictVar, ListVar, SetVar)):
-        made = done[id(value)] = shallow_copy(tx, value)
-        if isinstance(value, DictVar):
-            for key, item in value.pairs(tx):
-                made.store(tx, key, deep_copy(tx, item, done))
-        elif isinstance(value, ListVar):
-            made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
-        return made
     if isinstance(value, TupleVar):
-        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
-    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
+        items = list(map(copy_item, value.iterate(tx)))
+        is_same = value.cls is tuple and items == value.items
+        return done.setdefault(id(value), value if is_same else TupleVar(items, value.cls))
+    is_container = isinstance(value, (DictVar, ListVar, SetVar))
+    made: Any = value.call_method(tx, "copy", [], {}) if is_container else blank(value, deep)
+    done[id(value)] = made
+    if is_container and not deep:
+        return made
+    if isinstance(value, ListVar):
+        made.items[:] = map(copy_item, value.iterate(tx))
+        return made
+    old, new = (value, made) if is_container else (value.fields, made.fields)
+    if not all(key.is_constant() for key in old.iterate(tx)):
+        raise Break("C function", f"copying {value}, whose keys would be copied, too")
+    for key, item in old.pairs(tx) if isinstance(old, DictVar) else ():
+        new.store(tx, key, copy_item(item))
+    return made
 
 
-def copied_object(
-    tx: Frame, value: Any, special: str, copy_item: Callable[[Variable], Variable]
-) -> ObjectVar:
-    """A plain object with its fields copied."""
+def blank(value: Any, deep: bool) -> ObjectVar:
+    """A plain object of the same class without fields; a break for what has its own protocol."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
     if not plain or value.payload is not None or value.fields is None:
         raise Break("C function", f"copying {value}")
-    if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
+    names = ("__deepcopy__" if deep else "__copy__", *PROTOCOL)
+    if any(lookup(value.cls, name)[0] not in (None, object) for name in names):
         raise Break("C function", f"copying {value}")
-    fields = DictVar({})
-    for key, item in value.fields.pairs(tx):
-        fields.store(tx, key, copy_item(item))
-    return ObjectVar(value.cls, fields=fields)
+    return ObjectVar(value.cls, fields=DictVar({}))
 
 
-rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, value, {})})
+rules(
+    {
+        copy.copy: lambda tx, value, /: copied(tx, value, {}, deep=False),
+        copy.deepcopy: lambda tx, value, /: copied(tx, value, {}),
+    }
+)
 
 
 # ---- functions of constants, which are called now: NumPy's among them

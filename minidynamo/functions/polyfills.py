@@ -166,11 +166,14 @@ for _function in (torch.func.functional_call, stateless.functional_call):
 @rule_of_each(itertools.product, itertools.combinations, itertools.permutations)
 def _rows(real: Any, tx: Frame, *pools: Any, **options: Any) -> Variable:
     """itertools.product, combinations, permutations: all rows at once."""
-    last = [] if real is itertools.product else [pools[-1].as_constant()]
-    values = [tx.listed(pool) for pool in pools[: len(pools) - len(last)]]
+    count = len(pools) if real is itertools.product else 1
+    if len(pools) < count:
+        raise Break("arguments", f"{real.__name__}() without an iterable by position")
+    values = [tx.listed(pool) for pool in pools[:count]]
+    numbers = [value.as_constant() for value in pools[count:]]
     named = {name: value.as_constant() for name, value in options.items()}
     rows: list[Variable] = []
-    for row in tx.run_now(real, *values, *last, **named):
+    for row in tx.run_now(real, *values, *numbers, **named):
         tx.output.count_step()
         rows.append(TupleVar(list(row)))
     return tx.iter_of(ListVar(rows))

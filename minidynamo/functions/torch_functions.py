@@ -206,10 +206,6 @@ def dtype_of(x: Any) -> torch.dtype:
     return x.fake.dtype
 
 
-def _clear_cache(tx: Frame) -> None:
-    call_state(tx.output, tx, torch.clear_autocast_cache, [])
-
-
 # ---- what no graph holds
 @rule(*HOOKS)
 def _hook(tx: Frame, *_: Variable) -> NoReturn:
@@ -229,7 +225,7 @@ rules(
         torch.is_floating_point: lambda tx, x: dtype_of(x).is_floating_point,
         torch.is_complex: lambda tx, x: dtype_of(x).is_complex,
         torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
-        torch.clear_autocast_cache: _clear_cache,
+        torch.clear_autocast_cache: lambda tx: call_state(tx, torch.clear_autocast_cache, []),
         # a label: the graph has its own.  # PyTorch: ignored too, with a warning
         torch.profiler.record_function: lambda tx, *_, **__: tx.call_class(
             contextlib.nullcontext, [], {}

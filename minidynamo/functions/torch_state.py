@@ -24,7 +24,7 @@ from ..guards.originals import TORCH
 from ..variables.base import Frame, OutputGraph, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
-from ..variables.tensor import guard_state, written
+from ..variables.tensor import guard_outer_state, guard_state
 
 
 def at(path: str) -> Any:
@@ -79,14 +79,13 @@ STATES: dict[Callable, Callable] = {
 }
 
 
-def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+def call_state(tx: Frame, setter: Any, values: Sequence[Any]) -> None:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
     constants: list[Variable] = [ConstantVar(value) for value in values]
-    node = output.add_node(tx, "call_function", setter, constants, {}, None)
-    output.calls -= 1
+    tx.output.add_node(tx, "call_function", setter, constants, {}, None)
+    tx.output.calls -= 1
     setter(*values)
-    return node
 
 
 @contextmanager
@@ -114,9 +113,9 @@ def set_all(values: dict[Any, Any]) -> None:
 
 def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     call = on_host(function, args, kwargs, "as_constant")
-    result = tx.fold_pinned(call)
+    result = tx.fold(call)
     if guarded:
-        guard_state(tx.output, call, result.as_constant())
+        guard_outer_state(tx.output, call, result.as_constant())
     return result
 
 
@@ -125,7 +124,7 @@ def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Va
     values = [value.as_constant() for value in args]
     key = tuple(values[:-1])
     tx.output.state.before.setdefault((setter, key), getter(*key))
-    call_state(tx.output, tx, setter, values)
+    call_state(tx, setter, values)
     return NONE
 
 
@@ -134,12 +133,10 @@ def _read(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Var
     dtype that is set at large."""
     key = tuple(value.as_constant() for value in args)
     guarded = key or setter is not torch.set_autocast_enabled
+    found = getter(*key)
     if guarded and (setter, key) not in tx.output.state.before:
-        source = tx.output.tree.pinned(getter)
-        texts = [written(tx.output, argument) for argument in key]
-        check = f"{{0}}({', '.join(texts)}) == {{pin}}"
-        tx.output.guard(source, ("STATE", key), check, getter(*key))
-    return tx.output.wrap_result(getter(*key))
+        guard_state(tx.output, functools.partial(getter, *key), found)
+    return tx.output.wrap_result(found)
 
 
 for _names, _guarded in ((FIXED, False), (READERS, True)):

@@ -43,17 +43,18 @@ def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
     later: `F.relu = mine`."""
     called = {node.target: None for node in gm.graph.nodes if node.op == "call_function"}
     for target in filter(torch.fx.graph._is_from_torch, called):
-        *path, last = torch.fx.node._get_qualified_name(target).split(".")
+        name = torch.fx.node._get_qualified_name(target)
+        *path, last = name.split(".")
         module: Any = functools.reduce(getattr, path[1:], torch) if path[:1] == ["torch"] else None
         if not isinstance(module, types.ModuleType):
             continue
         if not hasattr(module, last):
-            raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is no name of torch's")
+            raise SkipFrame(f"{name} is no name of torch's")
         if last in vars(module):
             found = vars(module)[last]
             output.guard_fixed(output.globals_of(vars(module)).source.item(last), found)
             if found is not target:
-                raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is the program's own")
+                raise SkipFrame(f"{name} is the program's own")
 
 
 FUNCTIONS: dict[Any, Any] = {operator.pow: pow}  # an operator -> what is printed as a call of it
@@ -78,10 +79,11 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     check_names(output, made)
     name_parameters(output, made)
-    if not any(type(variable) is SymVar for variable in output.inputs):
-        return made, [variable.value for variable in output.inputs]
+    has_symbols = any(type(variable) is SymVar for variable in output.inputs)
     return made, [
-        variable.value if type(variable) is SymVar else unwritten_fake(output, variable)
+        unwritten_fake(output, variable)
+        if has_symbols and type(variable) is not SymVar
+        else variable.value
         for variable in output.inputs
     ]
 

@@ -208,21 +208,21 @@ class OutputGraph(Builder):
         reserved = SIZE.fullmatch(text) or text in reserved_names()
         return numbered(text + "_" if reserved else text, self.names)
 
-    def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
-        """A placeholder (kept before everything else) or get_attr node."""
-        place: Any = contextlib.nullcontext()
-        if kind == "placeholder" and self.last_input is not None:
-            place = self.graph.inserting_after(self.last_input)
-        elif kind == "placeholder":
-            place = self.graph.inserting_before()  # the beginning of the graph
-        with place:
-            node = self.graph.create_node(kind, name, name=name)
-        if kind == "placeholder":
-            self.last_input = node
-            if not SIZE.fullmatch(name):
-                # the parameter of the generated function is called what the node is; a backend
-                # knows sizes by their symbols
-                node.target = node.name
+    def add_attribute(self, name: str, fake: Any) -> torch.fx.Node:
+        """The node that reads a parameter or buffer."""
+        node = self.graph.create_node("get_attr", name, name=name)
+        node.meta["example_value"] = fake
+        return node
+
+    def add_input(self, name: str, fake: Any) -> torch.fx.Node:
+        """A placeholder: behind the others, and before everything else."""
+        last = self.last_input
+        with self.graph.inserting_after(last) if last else self.graph.inserting_before():
+            node = self.last_input = self.graph.create_node("placeholder", name, name=name)
+        if not SIZE.fullmatch(name):
+            # the parameter of the generated function is called what the node is; a backend
+            # knows sizes by their symbols
+            node.target = node.name
         node.meta["example_value"] = fake
         return node
 
@@ -240,18 +240,17 @@ class OutputGraph(Builder):
         """Run the op once on fake tensors, record it as a node, and wrap its result."""
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
-            if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
-                target = graph_module.FUNCTIONS[target]
-        target, args, kwargs = select_symbols(tx, target, args, kwargs)
+            if not isinstance(args[0], TensorVar):
+                target = graph_module.FUNCTIONS.get(target, target)
+        args = select_symbols(tx, target, args)
         target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)
         result = self.run_fake(op, target, fake_args, fake_kwargs)
         written = changed(given)
-        tensors = [tensor for tensor, _ in given]
         if "as_strided" in getattr(target, "__name__", target):
-            self.guard_offsets(tensors)
+            self.guard_offsets([tensor for tensor, _ in given])
         if not holds_tensor(result):
             return wrap_non_tensor(self, tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))

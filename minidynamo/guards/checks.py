@@ -53,10 +53,9 @@ def constant_check(value: Any) -> tuple[str, Any]:
     kind = type(value)
     if any(value is single for single in SINGLETONS):
         return f"{{0}} is {value!r}", None
-    if kind in (int, str, bytes) and not has_long_text(value):
+    is_plain = kind in (int, str, bytes) and not has_long_text(value)
+    if is_plain or kind is float and math.isfinite(value) and value != 0.0:
         return f"type({{0}}) is {kind.__name__} and {{0}} == {literal(value)}", None
-    if kind is float and math.isfinite(value) and value != 0.0:
-        return f"type({{0}}) is float and {{0}} == {value!r}", None
     if kind in (float, complex):
         return f"type({{0}}) is {kind.__name__} and repr({{0}}) == {repr(value)!r}", None
     if hasattr(kind, "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart

@@ -131,9 +131,9 @@ class GuardPrinter:
         self.names = {pin: pin.key for pin in tree.pins.values()}
         self.names.update({node: identifier(name) for name, node in tree.locals.items()})
         self.paired = {node for guard in pair_guards for node in guard.source}
-        self.anchors: list[Source] = []  # what is read from these is settled
-        self.inside = False  # is that printed now?
-        self.held: list[Any] = []  # tensors of modules there, and their layouts
+        self.anchors: list[Source] = []  # what is read from these is settled, see `settle`
+        self.inside = False  # are settled guards being printed?
+        self.held: list[Any] = []  # tensors among those, and their layouts
 
     def print(self, state_guards: list[Guard]) -> None:
         tree = self.tree

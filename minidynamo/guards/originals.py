@@ -15,7 +15,7 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,7 +32,9 @@ LEAF_MODULES = tuple(
     torch._C._VariableFunctions torch._C._sparse torch.sparse torch._C._nested
     """.split()
 )
-TORCH = os.path.dirname(torch.__file__) + os.sep  # the folder of torch's files
+# the folders of torch's files and of ours
+TORCH = os.path.dirname(torch.__file__) + os.sep
+OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 BUILTINS = dict(vars(builtins))
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
 MODULES = {  # id of a module's dictionary -> a copy of it
@@ -66,20 +68,20 @@ def in_leaf_module(function: types.FunctionType) -> bool:
     return function.__globals__.get("__name__") in LEAF_MODULES
 
 
+def path_from(steps: Sequence[dis.Instruction], place: int) -> tuple[str, ...]:
+    """The name that instruction `place` loads, and the attributes that are asked of it at once:
+    `("torch", "nn", "init")` of `torch.nn.init`."""
+    end = place + 1
+    while steps[end].opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        end += 1
+    return tuple([step.argval for step in steps[place:end]])
+
+
 @functools.cache
 def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
-    """`("torch", "nn", "init")` for each `torch.nn.init` that the code may read: a global's name,
-    and attributes."""
-    paths: list[tuple[str, ...]] = []
-    open_path = False  # is the last path's value on top of the stack, so that it may go on?
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "LOAD_GLOBAL":
-            paths.append((instruction.argval,))
-            open_path = True
-        elif open_path and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            paths[-1] += (instruction.argval,)
-        elif instruction.opname not in ("CACHE", "PRECALL"):
-            open_path = False
+    """The globals that the code may read, and the attributes that it asks of them, each once."""
+    steps = [*dis.get_instructions(code)]
+    paths = [path_from(steps, n) for n, step in enumerate(steps) if step.opname == "LOAD_GLOBAL"]
     return list(dict.fromkeys(paths))
 
 

@@ -24,6 +24,7 @@ from .checks import NAMES
 KINDS = {
     "local": "{k}",
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
+    "free_cell": "this_function.__closure__[{k}]",
     "pinned": "{k}",
     "attr": "{p}.{k}",
     "getattr": "getattr({p}, {k!r})",
@@ -134,6 +135,10 @@ class SourceTree:
 
     def free(self, index: int, name: str) -> Source:
         return self.frees.setdefault(name, Source("free", None, (index, name)))
+
+    def free_cell(self, index: int) -> Source:
+        """The cell itself of a variable of the closure; `free` is what it contains."""
+        return self.frees.setdefault(f"cell {index}", Source("free_cell", None, index))
 
     def pinned(self, value: Any, hint: object = None) -> Source:
         """A source for an object that the entry holds by reference."""

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 Part = Variable | Callable[["Codegen"], None]  # of a call: a variable, or what pushes a value
 BASE = "base"  # in the text of an access: what is read from
+PREFIX = ".m"  # of the names of our locals
 
 
 class Codegen:
@@ -76,7 +77,6 @@ class Codegen:
         # symbols of sizes that are used; they are read before the graph runs
         self.symbols: list[sympy.Symbol] = []
         self.depth = self.max_depth = 0
-        self.prefix = ".m"
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # what the names in the text of an access mean
         pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
@@ -96,16 +96,19 @@ class Codegen:
     def load_const(self, value: Any) -> None:
         self.emit("LOAD_CONST", value)
 
-    def call_object(self, function: Any, *args: Part) -> None:
-        """Call a fixed object."""
+    def push_call(self, function: Any, *args: Part) -> None:
+        """Push a fixed object and the arguments of its call."""
         self.add(assembler.callee(assembler.load_const(function)))
         self.push(*args)
+
+    def call_object(self, function: Any, *args: Part) -> None:
+        """Call a fixed object."""
+        self.push_call(function, *args)
         self.add(assembler.call_n(len(args)))
 
     def commit_call(self, function: Any, *args: Part) -> None:
         """Push a call that writes, and note it: `object.__setattr__(config, "size", 3)`."""
-        self.add(assembler.callee(assembler.load_const(function)))
-        self.push(*args)
+        self.push_call(function, *args)
         for instruction in reversed(assembler.call_n(len(args)) + assembler.pop_top()):
             self.commit(instruction.op, instruction.arg)
 
@@ -117,7 +120,7 @@ class Codegen:
                 part(self)
 
     def temp(self) -> str:
-        name = f"{self.prefix}{len(self.temps)}"
+        name = f"{PREFIX}{len(self.temps)}"
         self.temps.append(name)
         return name
 
@@ -178,13 +181,13 @@ class Codegen:
     def load_graph_output(self, variable: Variable) -> None:
         if variable not in self.outputs:
             self.outputs.append(variable)
-        self.emit("LOAD_FAST", f"{self.prefix}g{self.outputs.index(variable)}")
+        self.emit("LOAD_FAST", f"{PREFIX}g{self.outputs.index(variable)}")
 
     def symbolic(self, expr: sympy.Expr) -> None:
         """A number over the inputs' sizes."""
         if expr.is_Symbol:
             self.symbols.append(expr)
-            self.emit("LOAD_FAST", self.prefix + expr.name)
+            self.emit("LOAD_FAST", PREFIX + expr.name)
             return
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)
         self.call_object(
@@ -283,7 +286,7 @@ def replacement(
     prologue.call_object(tick)
     prologue.emit("POP_TOP")
     inputs = epilogue.output.inputs if graph is not None else []
-    results = [f"{prologue.prefix}g{n}" for n in range(len(epilogue.outputs))]
+    results = [f"{PREFIX}g{n}" for n in range(len(epilogue.outputs))]
     sizes = prologue.read_sizes(epilogue.symbols, inputs)
     if graph is not None:
         prologue.call_graph(graph, inputs)
@@ -303,7 +306,7 @@ class Prologue(Codegen):
 
     def __init__(self, epilogue: "Epilogue") -> None:
         super().__init__(epilogue.frame)
-        self.temps, self.prefix = epilogue.temps, epilogue.prefix
+        self.temps = epilogue.temps
         self.handler: list[Instruction] = []
 
     def read_sizes(self, symbols: list[Any], inputs: Sequence[Any]) -> list[str]:
@@ -314,7 +317,7 @@ class Prologue(Codegen):
         names = []
         for symbol in dict.fromkeys(symbols + of_inputs):
             self.load_source(self.output.shape_env.table[symbol].sources[0])
-            names.append(self.prefix + symbol.name)
+            names.append(PREFIX + symbol.name)
             self.emit("STORE_FAST", names[-1])
         return names
 

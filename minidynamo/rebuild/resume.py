@@ -63,19 +63,13 @@ class CannotSplit(SkipFrame):
     recorded as skipped."""
 
 
-def parameters(code: types.CodeType, stack: Sequence[str], live: Collection[str]) -> list[str]:
-    """Parameter names of the resume function: live plain locals in `co_varnames` order, then one
-    per stack value."""
-    cells = closure_names(code)
-    return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(stack)
-
-
 def closure_names(code: types.CodeType) -> tuple[str, ...]:
     """Variables that live in cells, its own and free ones: a resume function closes over all."""
     return code.co_cellvars + code.co_freevars
 
 
 def _stack_names(stack: Sequence[str]) -> list[str]:
+    """The parameters of the resume function for the values on the stack."""
     return [f".1s{i}" for i, kind in enumerate(stack) if kind == VALUE]
 
 
@@ -121,8 +115,9 @@ def _make_resume_code(
     check_splittable(code, body, k)
     index = {id(ins): n for n, ins in enumerate(body)}
     free = closure_names(code)
-    params = parameters(code, stack, live)
-    unbound = [v for v in code.co_varnames if v not in params and v not in free]
+    plain = [name for name in code.co_varnames if name not in free]
+    params = [name for name in plain if name in live] + _stack_names(stack)
+    unbound = [name for name in plain if name not in live]
     prefix = _prefix(stack, body[k], len(free))
     line = _line_at(code, body, k)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
@@ -182,10 +177,8 @@ def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[
 
 def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
     """The line of instruction k, or of the next that has one: a handler's first has none."""
-    for ins in body[k:]:
-        if ins.pos and ins.pos[0]:
-            return ins.pos[0]
-    return code.co_firstlineno
+    lines = (ins.pos[0] for ins in body[k:] if ins.pos and ins.pos[0])
+    return next(lines, code.co_firstlineno)
 
 
 # --- calls of resume functions --------------------------------------------------------------------
@@ -294,11 +287,10 @@ class Continuations:
 
     def can_start(self, where: int) -> bool:
         """Can a resume function start at native instruction `where`?"""
-        native, target = self.untraced[-1], self.natives[where]
+        native = self.untraced[-1]
         if native.op in HALF_A_CALL or native.flags:  # flags: it has begun a call, too
             return False
-        ends_a_loop = target.op == "POP_TOP" and self.natives[where - 1].op == "END_FOR"
-        return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
+        return self.natives[where].op != "RETURN_VALUE" and not is_jumped_past(self.natives, where)
 
     def kinds_behind(self, jump: bool = False) -> list[str]:
         """What lies on the stack once the instruction has run."""

@@ -189,8 +189,7 @@ class SizePolicy:
 def guard_tensor(
     builder: Any, value: torch.Tensor, source: Source, symbolic: Collection[int] | None = None
 ) -> None:
-    """What is assumed of a tensor, but for gradients: a guard for each thing, which says what has
-    changed.
+    """What is assumed of a tensor: a guard for each thing, which says what has changed.
 
     symbolic: dimensions whose sizes are symbols; `guard_strides` and the ShapeEnv guard those, and
     the strides.  None: sizes and strides are numbers."""
@@ -210,6 +209,7 @@ def guard_tensor(
             builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
     builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
     builder.guard(source, "VIEW_BITS", view_bits_check(value))
+    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     found = layout_of(value, any_size=symbolic is not None)
     if found is not None:
         hint = "_".join(map(str, (value.dtype, *value.shape)))

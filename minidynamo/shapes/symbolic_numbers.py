@@ -68,7 +68,8 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
     "int_floordiv": (FloorDiv, operator.floordiv, int),
     "mod": (Mod, operator.mod, int),
 }
-# a sympy class -> the function that computes it in a graph (a difference is a sum there)
+# a sympy class -> the function that computes it in a graph (a difference is a sum there), called
+# with its arguments; for a sum or product of several, with two at a time
 IN_GRAPH: dict[Any, Callable] = {
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     **{function: function.compute for function in FUNCTIONS},
@@ -80,12 +81,6 @@ IN_GRAPH: dict[Any, Callable] = {
     sympy.Min: torch.sym_min,
     sympy.Abs: operator.abs,
 }
-
-
-def graph_function(expr: sympy.Expr) -> Callable:
-    """The function that computes an expression in a graph, called with its arguments; for a sum or
-    product of several, with two at a time."""
-    return IN_GRAPH[type(expr)]
 
 
 # method of SymNode -> the opaque function that stands for it

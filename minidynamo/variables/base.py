@@ -44,7 +44,7 @@ Added = TypeVar("Added", bound=Any)
 Args = list["Variable"]  # the positional arguments of a call
 Named = dict[str, "Variable"]  # those with names
 
-running = Current()  # the frame that is being evaluated: for who is asked without `tx`
+running = Current()  # the frame that is being evaluated: for functions that are given no `tx`
 
 
 def current() -> Frame:
@@ -324,9 +324,9 @@ def can_change(cls: type) -> bool:
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
 
 
-# What `lookup` was asked in this attempt (by who has no frame at hand; one is traced at a time):
-# classes whose MRO was walked (a dictionary has an order),
-# and (class, name) -> what this class itself defines, or MISSING.
+# What `lookup` was asked in this attempt.  (Module variables, as some callers have no frame; one
+# frame is traced at a time.)  Classes whose MRO was walked, in order; and (class, name) -> what
+# this class itself defines, or MISSING.
 WALKED: dict[type, None] = {}
 FOUND: dict[tuple[type, str], Any] = {}
 

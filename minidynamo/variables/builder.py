@@ -126,10 +126,9 @@ def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) ->
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard_fixed(source, value)
     guard_tensor(builder, value, source)  # `p.data = ...`, `p.t_()` keep the identity
-    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(module_name(source))
     fake = builder.fake_of(value)
-    node = builder.add_input("get_attr", name, fake)
+    node = builder.add_attribute(name, fake)
     builder.attributes[name] = value
     return TensorVar(node, fake, type(value), value, source=source)
 
@@ -138,12 +137,11 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> Ten
     """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
     dims = builder.policy.of_tensor(value, source)
     guard_tensor(builder, value, source, dims)
-    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     if dims is None:
         fake = builder.fake_of(value)
     else:
         fake = symbolic_fake_of(builder, value, source, dims)
-    node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
+    node = builder.add_input(builder.unique_name(source.name()), fake)
     variable = TensorVar(node, fake, type(value), value, source=source)
     builder.inputs.append(variable)
     if dims is not None:
@@ -311,16 +309,19 @@ class Builder:
             self.guard_fixed(source, found)
         return self.wrap_pinned(found)
 
-    def wrap_cell(self, cell: Any, source: Source) -> Variable:
-        """The variable of a closure cell, one however many functions share it."""
+    def wrap_cell(self, cell: Any, source: Source, inside: Source | None = None) -> Any:
+        """The variable of a closure cell, one however many functions share it.  inside: the source
+        of what the cell contains."""
         known = self.memo.get(id(cell))
         if known is None:
             try:
-                content = Lazy(cell.cell_contents, source.child("cell"))
+                content = Lazy(cell.cell_contents, inside or source.child("cell"))
             except ours(ValueError):
                 self.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
                 content = None
             known = self.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
+        elif {source.root().kind, known[0].source.root().kind} != {"pinned"}:  # functions are fixed
+            self.guard_alias(known[0], cell, source)
         return known[0]
 
     def wrap_key(self, key: Any) -> Variable:

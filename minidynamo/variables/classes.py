@@ -58,8 +58,7 @@ class ClassVar(RealVar):
     def is_constant(self) -> bool:
         return True
 
-    def as_constant(self) -> Any:
-        return self.value
+    as_constant = RealVar.real
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)
@@ -77,7 +76,7 @@ class ClassVar(RealVar):
         if is_programs(lookup(type(found), "__get__")[1]):
             raise Break("attribute", f"the descriptor {cls.__name__}.{name}")
         if hasattr(type(found), "__get__"):
-            return tx.fold_pinned(getattr, cls, name)
+            return tx.fold(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
     def refuse_own_operator(self, *names: str) -> None:
@@ -123,7 +122,7 @@ class ClassVar(RealVar):
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
-        return tx.fold_pinned(getattr, cls, name)
+        return tx.fold(getattr, cls, name)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(type(self.value), "__getitem__")[1] is not MISSING:
@@ -131,7 +130,7 @@ class ClassVar(RealVar):
         found = lookup(self.value, "__class_getitem__")[1]
         if found is MISSING or is_programs(found):
             return Variable.getitem(self, tx, key)
-        return tx.fold_pinned(lambda: self.value[key.as_constant()])
+        return tx.fold(lambda: self.value[key.as_constant()])
 
     def __repr__(self) -> str:
         return f"the class {self.value.__qualname__}"
@@ -145,7 +144,7 @@ class SuperVar(Variable):
     cls = super
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        # Else to an instance, which may be a class whose metaclass this is about.
+        # A class is bound as a class, unless `start` is its metaclass, or a base of that.
         bound_to_class = (
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )

@@ -69,8 +69,7 @@ class ConstantVar(RealVar):
     def is_constant(self) -> bool:
         return True
 
-    def as_constant(self) -> Any:
-        return self.value
+    as_constant = RealVar.real
 
     def argument(self, part: Any) -> Any:
         return argument_of(self.value)
@@ -94,11 +93,10 @@ class ConstantVar(RealVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         if not self.is_member_with(name):
             return tx.fold(getattr, self.value, name)
-        own = f"_{name}_"  # a member of an enumeration has `_name_` and `_value_`
         if name not in ("name", "value") or lookup(type(self.value), name)[0] is not enum.Enum:
             raise Break("attribute", f".{name} of {self}, which is neither its name nor its value")
         fields = tx.output.fields_of(self.value, tx.output.tree.pinned(self.value).instance_dict())
-        return fields.get(tx, ConstantVar(own))
+        return fields.get(tx, ConstantVar(f"_{name}_"))  # the member has `_name_` and `_value_`
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         """A method of an immutable object is called now."""

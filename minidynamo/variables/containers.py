@@ -29,7 +29,6 @@ from miniinductor.errors import ours
 
 from ..errors import Break
 from ..guards.checks import exact_key
-from ..guards.guards import Guard
 from .base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, current, lookup, trusted
 from .constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from .dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
@@ -59,7 +58,7 @@ def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]
 @SHARED(dict, collections.OrderedDict, collections.defaultdict)
 def dict_of(builder: OutputGraph, value: Any, source: Source) -> DictVar:
     variable: Any = items_of_dict(builder, value, source, type(value))
-    if type(value) is collections.defaultdict and value.default_factory is not None:
+    if type(value) is collections.defaultdict:
         variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
     if type(value).__dictoffset__:  # such as `state_dict()._metadata`
         if value.__dict__:
@@ -237,18 +236,11 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
 
 
 def closure_of(builder: OutputGraph, function: Any, code: types.CodeType) -> tuple[CellVar, ...]:
-    """A variable for each cell of the function's closure; some cells may be empty."""
-    closure = []
+    """A variable for each cell of the function's closure."""
+    tree, closure = builder.tree, []
     for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
-        try:
-            content = Lazy(cell.cell_contents, builder.tree.free(n, name))
-        except ours(ValueError):
-            check = f"this_function.__closure__[{n}] == state_empty"
-            builder.pair_guards.append(Guard("EMPTY", (), check, {"state_empty": types.CellType()}))
-            content = None
-        variable = CellVar(content, name)
-        builder.memo[id(cell)] = (variable, cell)
-        closure.append(variable)
+        closure.append(builder.wrap_cell(cell, tree.free_cell(n), tree.free(n, name)))
+        closure[-1].cell = name
     return tuple(closure)
 
 

@@ -40,9 +40,9 @@ class DictVar(Container):
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
     keys_text = "{0}"  # how a guard reads the keys
-    factory = cast(Any, None)  # of a defaultdict
+    factory = cast(Any, ConstantVar(None))  # of a defaultdict
     rewritten = False  # does the replay store everything?
-    removed = 0  # how often a key was removed or moved
+    removed = 0  # how often a key was removed
 
     def guard_keys(self, tx: Frame) -> None:
         """The keys are these, in this order.  An OrderedDict's table has the same keys, and must
@@ -117,8 +117,12 @@ class DictVar(Container):
         pairs = self.pairs(current())
         return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
 
-    def method_values(self, tx: Frame) -> Any:
-        return DictViewVar(self, "values")
+    def view(self, kind: str, tx: Frame) -> Any:
+        return DictViewVar(self, kind)
+
+    method_keys = functools.partialmethod(view, "keys")
+    method_values = functools.partialmethod(view, "values")
+    method_items = functools.partialmethod(view, "items")
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
@@ -134,8 +138,9 @@ class DictVar(Container):
     def getitem(self, tx: Frame, key: Variable, /) -> Variable:
         value = self.get(tx, key)
         if value is None:
-            if self.factory is not None and self.factory.realize(tx).identity() is not None:
-                value = self.factory.realize(tx).call(tx, [], {})
+            factory = self.factory.realize(tx)
+            if factory.identity() is not None:
+                value = factory.call(tx, [], {})
                 self.store(tx, key, value)
                 return value
             tx.raise_var(KeyError, [key])
@@ -144,12 +149,6 @@ class DictVar(Container):
     def method_get(self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /) -> Any:
         value = self.get(tx, key)
         return default if value is None else value
-
-    def method_keys(self, tx: Frame) -> Any:
-        return DictViewVar(self, "keys")
-
-    def method_items(self, tx: Frame) -> Any:
-        return DictViewVar(self, "items")
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         return {key.as_constant(): part(value) for key, value in self.pairs(current())}
@@ -164,8 +163,7 @@ class DictVar(Container):
         if self.cls is dict:
             self.contents(cg)
         elif self.cls is collections.defaultdict:
-            factory = self.factory or ConstantVar(None)
-            cg.call_object(self.cls, factory, self.contents)
+            cg.call_object(self.cls, self.factory, self.contents)
         else:
             cg.call_object(self.cls, self.contents)
 
@@ -289,14 +287,13 @@ def replace_dict(target: Any, contents: dict) -> None:
 def dict_pairs(tx: Frame, other: Variable) -> Iterator[Any]:
     """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
     walks them stores each before it asks for the next."""
-    payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
         yield from other.pairs(tx)
-    elif isinstance(payload, DictVar) and other.cls.__iter__ in (
+    elif isinstance(other.payload, DictVar) and other.cls.__iter__ in (
         dict.__iter__,
         collections.OrderedDict.__iter__,
     ):
-        yield from payload.pairs(tx)
+        yield from other.payload.pairs(tx)
     elif tx.has_attr(other, "keys"):
         keys = other.call_method(tx, "keys", [], {})
         for key in tx.listed_fast(keys):

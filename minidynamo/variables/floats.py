@@ -73,7 +73,7 @@ def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
     known = output.floats.get(expr)
     if known is None:
         real = torch.tensor(float(hint), dtype=torch.float64)
-        node = output.add_input("placeholder", output.unique_name("number"), output.fake_of(real))
+        node = output.add_input(output.unique_name("number"), output.fake_of(real))
         symbol = min(expr.free_symbols, key=str)
         source = output.shape_env.table[symbol].sources[0]
         given = (node, node.meta["example_value"], float, real)
@@ -113,10 +113,14 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     takes one there; else it is a number, and pinned."""
     if not any(map(is_float, (*args, *kwargs.values()))):
         return target, args, kwargs
+    if target in (operator.mul, operator.truediv) and is_float(args[0]):
+        # as Tensor.__rmul__ and Tensor.__rtruediv__ compute, which round so
+        other = args[1] if target is operator.mul else args[1].method_node(tx, "reciprocal", [], {})
+        target, args = operator.mul, [other, args[0]]
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     members = [*args, *(t for a in args if isinstance(a, SequenceVar) for t in a.iterate(tx))]
     is_scaled = name.strip("_") in SCALED_SUMS and is_float(kwargs.get("alpha"))
-    if is_scaled and len(args) == 2 and not has_halves(members):
+    if is_scaled and len(args) == 2 and can_be_scaled(members):
         multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
         args, kwargs = [args[0], tx.node(multiply, [args[1], kwargs["alpha"]])], {}
     takes_tensors = name in ARITHMETIC and any(isinstance(a, TensorVar) for a in members)
@@ -129,10 +133,11 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     return target, list(map(given, args)), {key: given(value) for key, value in kwargs.items()}
 
 
-def has_halves(values: Iterable[Variable]) -> bool:
-    """Is one of these tensors of 16 bits?  x + alpha * y in float32, rounded once, is what eager
-    gives; y * alpha would be rounded, too."""
-    return any(isinstance(t, TensorVar) and t.fake.dtype.itemsize == 2 for t in values)
+def can_be_scaled(values: Iterable[Variable]) -> bool:
+    """May `x + alpha * y` of these tensors be two operations?  In 16 bits eager computes it in
+    float32 and rounds once; for integers it takes no float."""
+    kinds = {t.fake.dtype for t in values if isinstance(t, TensorVar)}
+    return kinds <= {torch.float32, torch.float64}
 
 
 SCALED = {"addcmul": ("add", "*"), "addcdiv": ("add", "/")}
@@ -144,7 +149,7 @@ def _scaled(method: Any, tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Var
     """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count),
     or a float that changes, is multiplied in."""
     value: Any = kwargs.get("value")
-    if is_float(value) and not has_halves([tensor, *args]):
+    if is_float(value) and can_be_scaled([tensor, *args]):
         value = beside(tx, value, args)
     if not isinstance(value, TensorVar):
         return tensor.method_node(tx, method.__name__, args, kwargs)

@@ -121,7 +121,7 @@ class FunctionVar(Variable):
     kwdefaults: dict = field(default_factory=dict)
     closure: tuple = ()
     attrs: Any = None  # its __dict__, once somebody asks
-    annotations: Any = None
+    annotations: Any = field(default_factory=lambda: DictVar({}))  # of one made here
 
     def identity(self) -> Any:
         return self if self.fn is None else self.fn
@@ -169,7 +169,7 @@ class FunctionVar(Variable):
             TupleVar(list(self.defaults)),
             DictVar(named(self.kwdefaults)).contents,
             TupleVar(list(self.closure)).contents,
-            self.annotations or DictVar({}),
+            self.annotations,
         )
         cg.remember(self)
 
@@ -269,10 +269,10 @@ class CallableVar(RealVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         if type(self.value) is functools._lru_cache_wrapper:
             raise Break("attribute", f".{name} of a cached function")
-        return tx.fold_pinned(getattr, self.value, name)
+        return tx.fold(getattr, self.value, name)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
-        return tx.fold_pinned(lambda: self.value[key.real()])
+        return tx.fold(lambda: self.value[key.real()])
 
     def __repr__(self) -> str:
         name = getattr(self.value, "__qualname__", None)
@@ -320,11 +320,6 @@ def dict_of(self: FunctionVar, tx: Frame) -> DictVar:
     return self.attrs
 
 
-def annotations_of(self: FunctionVar) -> Variable:
-    self.annotations = self.annotations or DictVar({})
-    return self.annotations
-
-
 MADE_HERE = {  # attributes of a function that was made in this frame
     "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]),
     "__qualname__": lambda f: ConstantVar(f.name),
@@ -333,7 +328,7 @@ MADE_HERE = {  # attributes of a function that was made in this frame
         next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)
     ),
     "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
-    "__annotations__": annotations_of,
+    "__annotations__": lambda f: f.annotations,
 }
 
 

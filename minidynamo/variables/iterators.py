@@ -105,7 +105,7 @@ class KeysIterator(IteratorVar):
 
     def state(self) -> tuple[int, int]:
         """What stays while nothing is added or removed: the size, and how often keys went."""
-        return len(self.owner().items), getattr(self.owner(), "removed", 0)
+        return len(self.owner().items), self.owner().removed
 
     def reconstruct(self, cg: Codegen) -> None:
         owner = self.owner()

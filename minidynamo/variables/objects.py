@@ -189,7 +189,8 @@ class ObjectVar(Variable):
         return Break("attribute", f"the descriptor {kind} of {self.cls.__name__}.{name}")
 
     def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
-        if isinstance(found, functools.cached_property):
+        is_cached = isinstance(found, functools.cached_property) and found.attrname == name
+        if is_cached and self.fields is not None:
             value = tx.call_fixed(found.func, self)
             self.fields.store(tx, ConstantVar(name), value)
             return value
@@ -371,11 +372,10 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
         made, payload = tuple.__new__(cls, payload), None
     else:
         made = cls() if cls is types.SimpleNamespace else base.__new__(cls)
-    if payload is not None:
-        if isinstance(made, dict):
-            replace_dict(made, payload)
-        else:
-            (list.extend if base is list else set.update)(made, payload)
+    if isinstance(made, dict):
+        replace_dict(made, payload)
+    elif payload is not None:
+        base.__init__(made, payload)
     if fields:
         object.__getattribute__(made, "__dict__").update(fields)
     for name, value in slots.items():

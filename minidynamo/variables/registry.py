@@ -21,10 +21,10 @@ torch/_dynamo/variables/builtin.py.
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import Break
+from ..guards.originals import OURS
 from .base import Args, Named, Variable, fitting
 from .constant import ConstantVar
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..evaluate.evaluator import Frame
 
 Rule = Callable[..., Variable]
-PACKAGE = str(Path(__file__).parents[1])
 
 
 class Table(dict[Any, Callable]):
@@ -48,7 +47,7 @@ class Table(dict[Any, Callable]):
             frame = frame.f_back
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         known = self.places.get(key, "")
-        if known.startswith(PACKAGE):
+        if known.startswith(OURS):
             raise ValueError(f"{key} is entered by {known} and again by {place}")
         self.places[key] = place
         super().__setitem__(key, handler)

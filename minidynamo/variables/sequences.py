@@ -66,7 +66,7 @@ class SequenceVar(Container):
 
     items: list
     cls: Any  # the exact Python type
-    resized: int = field(default=0, init=False)  # how often items were added, removed or moved
+    resized: int = field(default=0, init=False)  # how often items were added or removed
 
     def item(self, tx: Frame, index: int) -> Variable:
         found = self.items[index]
@@ -251,15 +251,10 @@ class ListVar(SequenceVar):
 
     def method_extend(self, tx: Frame, values: Variable, /) -> None:
         # Each item is there before the next is asked for: the iterator may look, or raise.
-        for value in self._others(tx, values):
+        is_itself = values is self or values.payload is self  # of which a copy is walked
+        for value in list(self.iterate(tx)) if is_itself else values.iterate(tx):
             self.method_append(tx, value)
         self.mutated = True
-
-    def _others(self, tx: Frame, values: Variable) -> Iterable[Variable]:
-        """What to walk when this list takes `values`: a copy, if that is the list itself."""
-        if values is self or values.payload is self:
-            return list(self.iterate(tx))
-        return values.iterate(tx)
 
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         value = tx.run_now(self.items.pop, whole(index))

@@ -26,7 +26,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..shapes.symbolic_numbers import CALLS, NOT_FINITE, graph_function, is_of_floats
+from ..shapes.symbolic_numbers import CALLS, IN_GRAPH, NOT_FINITE, is_of_floats
 from ..shapes.symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
 from .base import Codegen, Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
@@ -150,7 +150,7 @@ def add_symbols(output: OutputGraph) -> None:
     for symbol, row in output.shape_env.table.items():
         if symbol not in output.symbol_nodes and row.sources and symbol.is_integer:
             value = output.shape_env.wrap(symbol)
-            node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)
+            node = output.symbol_nodes[symbol] = output.add_input(symbol.name, value)
             output.inputs.append(SymVar(value, node, source=row.sources[0]))
 
 
@@ -167,7 +167,7 @@ def symbolic_node(output: OutputGraph, tx: Any, value: Any) -> Any:
             return int(expr) if expr.is_Integer else float(expr)
         node = output.symbol_nodes.get(expr)
         if node is None:
-            call = functools.partial(output.graph.call_function, graph_function(expr))
+            call = functools.partial(output.graph.call_function, IN_GRAPH[type(expr)])
             first, *others = [build(a) for a in expr.args]
             if others:
                 node = functools.reduce(lambda a, b: call((a, b)), others, first)

@@ -148,7 +148,7 @@ class TensorVar(Variable):
         """What the frame has set, what the program has put on the tensor, or a method."""
         if name in self.written:
             return self.written[name]
-        if self.value is not None and name in getattr(self.value, "__dict__", {}):
+        if self.value is not None and name in self.value.__dict__:
             return tx.output.wrap(self.value.__dict__[name], self.source.attr(name))
         if not hasattr(torch.Tensor, name) and hasattr(self.cls, name):
             raise Break("tensor attribute", f"{self.cls.__name__}.{name} is the program's")
@@ -252,24 +252,24 @@ class TensorVar(Variable):
         return ConstantVar(value)
 
 
-def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """The call to record in place of an index with symbols (`weight[token]`, `cache[:, position] =
-    key`): a `torch.select` for each symbol, and the rest of the index.  torch's own indexing would
-    ask for the number, and each position would be compiled for anew; so it is beside tensors, None
-    or an ellipsis."""
+def select_symbols(tx: Any, target: Any, args: Any) -> Any:
+    """The arguments of a call of `target`.  An index with symbols (`weight[token]`,
+    `cache[:, position] = key`) becomes a `torch.select` for each symbol, and the rest of the index:
+    torch's own indexing would ask for the number, and each position would be compiled anew.  (It
+    does so beside tensors, None or an ellipsis.)"""
     if target not in (operator.getitem, operator.setitem) or type(args[0]) is not TensorVar:
-        return target, args, kwargs
+        return args
     tensor, key, *value = args
     items = list(key.iterate(tx)) if type(key) is TupleVar else [key]
     kinds = [item.python_type() for item in items]
     symbols = [type(item) is SymVar and item.python_type() is int for item in items]
     if not any(symbols) or not {*kinds} <= {int, slice} or len(items) > tensor.fake.dim():
-        return target, args, kwargs
+        return args
     for dim, item in reversed([*enumerate(items)]):
         if symbols[dim]:
             tensor = tx.node(torch.select, [tensor, ConstantVar(dim), item])
     rest = [item for item, is_symbol in zip(items, symbols) if not is_symbol]
-    return target, [tensor, TupleVar(rest or [ConstantVar(...)]), *value], kwargs
+    return [tensor, TupleVar(rest or [ConstantVar(...)]), *value]
 
 
 # ---- calls that give no tensor
@@ -293,7 +293,7 @@ def wrap_non_tensor(
     if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
         raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
     if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
-        guard_state(output, functools.partial(target), result)
+        guard_outer_state(output, functools.partial(target), result)
     elif len(args) == 1 and not kwargs:
         guard_flag(output, args[0], name)
     if result is None and (op == "call_function" or written):
@@ -310,12 +310,15 @@ def tells_of_itself(result: Any) -> bool:
     return isinstance(result, (str, bytes, type)) or callable(result)
 
 
-def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
-    """`call` (a functools.partial) read `value` from the process's state: it must give the same
-    again.  What the frame itself sets is guarded on entry."""
+def guard_outer_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """As `guard_state`, but for what the frame itself may have set, which is guarded on entry."""
     name = call.func.__name__
-    if output.state.before and ("grad" in name or "autocast" in name):
-        return
+    if not output.state.before or not ("grad" in name or "autocast" in name):
+        guard_state(output, call, value)
+
+
+def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """`call` read `value` from the process's state: it must give the same again."""
     texts = [written(output, argument) for argument in call.args]
     texts += [f"{k}={written(output, argument)}" for k, argument in call.keywords.items()]
     check = f"{{0}}({', '.join(texts)}) == {{pin}}"

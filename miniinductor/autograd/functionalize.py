@@ -429,13 +429,12 @@ def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) 
     is_unbind = call.target is aten.unbind.int
     place = 1 if is_unbind else 2
     dim = call.args[place] if len(call.args) > place else call.kwargs.get("dim", 0)
-    if is_unbind:
-        where = (made.read(source), value, dim, index)
-        return source, made.emit(piece, aten.select_scatter.default, where)
-    sizes = [p.shape[dim] for p in call.meta["val"]]
-    start = sum(sizes[:index])
-    between = (made.read(source), value, dim, start, start + sizes[index])
-    return source, made.emit(piece, aten.slice_scatter.default, between)
+    target, where = aten.select_scatter.default, [index]
+    if not is_unbind:
+        lengths = [p.shape[dim] for p in call.meta["val"]]
+        start = sum(lengths[:index])
+        target, where = aten.slice_scatter.default, [start, start + lengths[index]]
+    return source, made.emit(piece, target, (made.read(source), value, dim, *where))
 
 
 @inverts(aten.as_strided.default)

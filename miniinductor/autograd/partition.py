@@ -202,12 +202,13 @@ def smallest_cut(
 ) -> set[fx.Node]:
     """The values that are saved.
 
-    Each value is an edge in -> out.  What must not be computed again comes from the source."""
+    Each value is an edge in -> out.  A value that must not be computed again hangs on the source,
+    any other on the values that it is computed from."""
     # importing it takes a tenth of a second, for which a graph from disk need not wait
     import networkx
 
-    # Among equal cuts that of the earliest values is wanted, which are in memory anyway (results of
-    # eager kernels).  networkx keeps the side small on which the flow ends: so the flow runs
+    # Of equal cuts we want the one with the earliest values, which are in memory anyway (results of
+    # eager kernels).  networkx keeps the side on which the flow ends small: so the flow runs
     # backwards, from the sink to the source.
     network = networkx.DiGraph()  # (an edge without a capacity cannot be cut)
     network.add_nodes_from((SOURCE, SINK))

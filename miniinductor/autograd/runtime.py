@@ -64,14 +64,15 @@ class Backward:
         """record: of the forward half.  compile_graph(graph, record, []): gives a program;
         start(program, record): its callable."""
         self.parts, self.record = parts, record
+        self.tangents = [str(node.target) for node in parts.tangents]
         self.compile_graph, self.start = compile_graph, start
         self.variants: dict[tuple[str, ...], Backward] = {}
 
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
-        names = [str(node.target) for node in self.parts.tangents]
-        missing = tuple([name for name, tangent in zip(names, given) if tangent is None])
+        pairs = zip(self.tangents, given)
+        missing = tuple([name for name, tangent in pairs if tangent is None])
         variant = self.variants.get(missing)
         if variant is None:
             variant = self.variants[missing] = copy.copy(self)

@@ -33,7 +33,7 @@ from torch import fx
 
 from ..errors import CannotTrace
 from ..records import CompileRecord
-from ..sizes.symbols import hint
+from ..sizes.symbols import extent, has_own_places, hint
 from .eager_graphs import runnable
 from .fake_mode import as_it_is, count, is_random, name_of, tensors_in, written_arguments
 from .functionalize import Op, is_as_before, is_composite
@@ -93,15 +93,14 @@ def check_write(tracer: "Tracer", op: Op, written: list, read: list) -> None:
     if torch.Tag.inplace_view in op.tags or name_of(op) in RESIZING:
         raise CannotTrace(f"{op} changes the shape of a tensor")
     for tensor in written:
-        sample = as_it_is(tensor)
-        if 0 not in sample.sizes and any(
-            n > 1 and step == 0 for n, step in zip(sample.sizes, sample.strides)
-        ):
-            raise CannotTrace(f"{op} writes several elements to one place in memory")
+        fake = tracer.to_fake(tensor)
+        root, views = tracer.derivation(fake)
+        for sample in map(as_it_is, filter(count, (tensor, root))):
+            if not has_own_places(sample.sizes, sample.strides):
+                raise CannotTrace(f"{op} writes where several elements lie in one place")
         if any(meet(op, tensor, other) for other in read):
             raise CannotTrace(f"{op} writes to what it also reads")
-        fake = tracer.to_fake(tensor)
-        is_of_inference = any(mode == "inference" for *_, mode in tracer.derivation(fake)[1])
+        is_of_inference = any(mode == "inference" for *_, mode in views)
         if (fake.is_inference() or is_of_inference) and not torch.is_inference_mode_enabled():
             # (fake tensors do not always know that they were made in inference mode)
             raise CannotTrace("a write to what was made in inference mode, outside of it")
@@ -129,10 +128,9 @@ def reads_in_place(op: Op) -> bool:
 
 
 def span_of(tensor: torch.Tensor) -> tuple[int, int]:
-    """(the first, the last place in its memory) of a tensor in this call."""
+    """(the first, the last place in its memory) of a tensor that has elements, in this call."""
     sample, first = as_it_is(tensor), hint(tensor.storage_offset(), 0)
-    steps = zip(sample.sizes, sample.strides)
-    return first, first + sum((n - 1) * step for n, step in steps)
+    return first, extent(sample.sizes, sample.strides, first) - 1
 
 
 def reached(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
@@ -175,7 +173,7 @@ def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord
 
 
 def are_apart(tensors: Sequence[torch.Tensor]) -> bool:
-    """Lies each tensor behind the end of the one before it, and does autograd not mind?
+    """Does each tensor lie behind the end of the one before it, and does autograd not mind?
 
     Where gradients are recorded for one of them the answer is no: a write to a view gives the whole
     memory, and so all other views of it, another history."""

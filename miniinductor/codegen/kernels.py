@@ -1,5 +1,5 @@
-"""Kernels as text: what all code generators share; and the groups of a schedule become kernels,
-whose source is written, then built.
+"""What the code generators share, and the way of a schedule's groups to kernels: the source of each
+is written, then all are built.
 
 In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they were, and for each
       group a `KernelStep` with its source, its name and its function; `record.kernels` shows them.
@@ -94,15 +94,14 @@ class Scope:
         return f"{prefix}{number}"
 
     def lookup(self, expression: object) -> str | None:
-        scope: Scope | None = self
-        while scope is not None:
-            if expression in scope.known:
-                name = scope.known[expression]
-                if playing.value not in self.makers.setdefault(name, []):
-                    self.makers[name].append(playing.value)
-                return name
-            scope = scope.parent
-        return None
+        """The name of its value, if it is computed already, now also for what is being played."""
+        if expression not in self.known:
+            return self.parent.lookup(expression) if self.parent else None
+        name = self.known[expression]
+        makers = self.makers.setdefault(name, [])
+        if playing.value not in makers:
+            makers.append(playing.value)
+        return name
 
 
 @dataclass
@@ -122,12 +121,12 @@ class Kernel:
 
 
 def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
-    """The first part's kernel as that of all (`Foreach`): theirs stand where the first's stand
-    there."""
+    """The kernel of a `Foreach`, made from its first part's: wherever that one names a buffer of
+    the first part, this one names the same buffer of every part."""
     first = parts[0].names
 
     def of_all(marks: Sequence[str]) -> tuple[str, ...]:
-        """ "buf0.3" of the first part is "buf7.3" of another one."""
+        """ "buf0.3" of the first part stands for "buf7.3" of another one."""
         found = [mark.partition(".") for mark in marks]
         return tuple(
             dict.fromkeys(
@@ -194,7 +193,7 @@ def source_of(name: str, order: Order) -> list[str]:
 
 
 def origin_text(buffer: Buffer, order: Order) -> str:
-    """ " = mul: model.py:12": what the last of the nodes computes, and for which line."""
+    """ " = mul: model.py:12": what the last FX node of a buffer computes, and for which line."""
     names = in_graph_order([buffer], order)
     return f" = {op_of(names[-1])}: {source_of(names[-1], order)[1]}" if names else ""
 
@@ -207,9 +206,6 @@ def about_lines(nodes: Sequence[Node], order: Order) -> list[str]:
 
 
 # --- the kernels of a schedule -------------------------------------------------------------------
-Place: TypeAlias = tuple[str, torch.device]  # a language and a device
-
-
 @dataclass
 class KernelStep:
     """A call of a kernel of ours."""
@@ -217,7 +213,6 @@ class KernelStep:
     group: Any  # a Group, or a node of another kind (codegen/triton/products.py)
     kernel: Kernel  # what its writer made of it
     language: str
-    device: torch.device
     moved: int  # how many bytes it reads and writes
     name: str = ""  # in the wrapper, once it is built
     function: Callable | None = None  # it is built then, too
@@ -232,9 +227,9 @@ class KernelStep:
 Step: TypeAlias = KernelStep | ExternNode
 
 
-# --- where ----------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 def main_device(graph: Graph) -> torch.device:
-    """The device of the graph's kernels: that of its GPU tensors, if it has some."""
+    """The device of the graph's kernels: that of its GPU tensors, or else the CPU."""
     devices = {b.layout.device for b in graph.buffers.values() if b.layout is not None}
     elsewhere = sorted(devices - {torch.device("cpu")}, key=str)
     if len(elsewhere) > 1:
@@ -244,10 +239,8 @@ def main_device(graph: Graph) -> torch.device:
 
 # --- writing --------------------------------------------------------------------------------------
 def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
-    """A kernel for each group; a node of another kind says itself how it is computed.
-
-    What another node reads, and what escapes, must be in memory after its kernel."""
-    used = schedule.escaping.union(*[node.read_names for node in schedule.nodes])
+    """A `KernelStep`, not yet built, for each group; eager kernels stay as they are."""
+    used = schedule.in_memory()
     graph = getattr(record.functional_graph, "graph", None)
     nodes = enumerate(graph.nodes if graph else ())
     order = {node.name: (i, node.meta) for i, node in nodes if node.op == "call_function"}
@@ -261,8 +254,7 @@ def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
 
 def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> KernelStep:
     """The kernel of one group.  used: buffers that must be in memory after their kernel."""
-    # a scatter writes into memory it takes over, so its own name is always kept
-    keep = {name for name in group.names if name in used}
+    keep = used.intersection(group.names)
     device, buffers = group.device, schedule.buffers
     if any(buffers[name].layout.device != device for name in group.read_names):
         raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
@@ -270,15 +262,19 @@ def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> K
     writer = language.writers()[type(group)]
     kernel = writer(group, buffers, keep, order, schedule.overwritten).write()
     moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
-    return KernelStep(group, kernel, language.name, device, moved)
+    return KernelStep(group, kernel, language.name, moved)
 
 
 # --- building -------------------------------------------------------------------------------------
 def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
-    """The steps of a call, their kernels built, those of a place at once, and named: equal ones are
-    one function."""
+    """The steps of a call with their kernels built, all those of a place at once, and named.  Equal
+    kernels are one function."""
+    ours = [step for step in steps if isinstance(step, KernelStep)]
+    places: dict[tuple[str, torch.device], list[KernelStep]] = {}
+    for step in ours:
+        places.setdefault((step.language, step.group.device), []).append(step)
     names: dict[Callable, str] = {}
-    for (language, device), members in by_place(steps).items():
+    for (language, device), members in places.items():
         build = LANGUAGES[language].build
         kernels, moved = [step.kernel for step in members], [step.moved for step in members]
         for step, function in zip(members, build(device, kernels, moved)):
@@ -286,17 +282,8 @@ def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileReco
             if name in schedule.graph.inputs:  # both are named after operations
                 name += "_kernel"
             step.function, step.name = function, names.setdefault(function, name)
-    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
+    record.kernels += [record_of(step, schedule) for step in ours]
     return list(steps)
-
-
-def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
-    """{(language, device): its kernel steps}"""
-    places: dict[Place, list[KernelStep]] = {}
-    for step in steps:
-        if isinstance(step, KernelStep):
-            places.setdefault((step.language, step.device), []).append(step)
-    return places
 
 
 def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:

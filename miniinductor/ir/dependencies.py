@@ -81,9 +81,10 @@ class Instruction:
 
     def moved(self, by: int) -> "Instruction":
         """The same, in a list of instructions whose numbers begin later."""
-        args = tuple(Ref(arg.number + by) if isinstance(arg, Ref) else arg for arg in self.args)
+        values = (*self.args, self.result)  # (an indirect index keeps its symbol)
+        *args, result = (Ref(v.number + by) if isinstance(v, Ref) else v for v in values)
         block = tuple(i.moved(by) for i in self.block)
-        return replace(self, args=args, result=Ref(self.result.number + by), block=block)
+        return replace(self, args=tuple(args), result=result, block=block)
 
 
 # --- linear forms ---------------------------------------------------------------------------------
@@ -271,9 +272,10 @@ class LoopBody:
         return body.with_loops([v for v in sizes if v != around])
 
     def unrolled(self) -> "LoopBody":
-        """A body without indirect indices, with all iterations of its last outer loop in a row."""
+        """A body whose indirect indices are the same in all iterations of its last outer loop, with
+        these in a row."""
         *outer, count = self.outer
-        step, instructions = 1 + max(i.result.number for i in self.walk()), []
+        step, instructions = 1 + max(getattr(i.result, "number", 0) for i in self.walk()), []
         for k in range(count):
             once = self.substitute(outer, self.inner, {self.x[-1]: sympy.Integer(k)})
             instructions += [i.moved(k * step) for i in once.instructions]

@@ -167,11 +167,18 @@ class Recorder(OpsHandler):
         return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
     def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
-        """Note that `result` equals `expr`: only of int32 and int64, which hold every index
-        without wrapping."""
-        if expr is not None and dtype in (torch.int32, torch.int64):
+        """Note that `result` equals `expr`, if the dtype holds that without wrapping."""
+        if expr is not None and dtype in (torch.int32, torch.int64) and self.holds(dtype, expr):
             self.known[result] = expr, dtype
         return result
+
+    def holds(self, dtype: torch.dtype, expr: sympy.Expr) -> bool:
+        """Does `expr` stay within the range of the dtype?  Products of symbolic sizes, which count
+        elements, stay within that of int64."""
+        limits, end = bounds(expr, self.ranges), 1 << 8 * dtype.itemsize - 1
+        if limits is not None:
+            return -end <= limits[0] and limits[1] < end
+        return dtype == torch.int64 and all(abs(n) < 1 << 31 for n in expr.atoms(sympy.Integer))
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
         expr = sympy.sympify(expr)
@@ -188,7 +195,7 @@ class Recorder(OpsHandler):
     def arithmetic(self, op: str, *args: Ref) -> Ref:
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
-            self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
+            self.knows(result, sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1])
         last = self.expressions(args[-1])
         if op == "maximum" and last == [0]:
             self.highest[result] = sympy.oo
@@ -209,7 +216,7 @@ class Recorder(OpsHandler):
 
 
 def trace(buffer: ComputedBuffer) -> LoopBody:
-    """ComputedBuffer -> LoopBody over its own ranges."""
+    """Record the body of a buffer once, over the buffer's own ranges."""
     data = buffer.data
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
@@ -439,14 +446,14 @@ class Verifier(DtypeHandler):
         super().__init__(lambda name: layout_of(name, self.known, buffer.name).dtype)
         self.buffer = buffer
         self.ranges = loops(buffer.data)
-        # nothing is read where a loop runs never, or a mask says so
+        # nothing is read where a loop never runs, or where a mask is false
         self.is_protected = 0 in self.ranges.values()
 
     def load(self, name: str, index: sympy.Expr) -> Dtype:
         layout = layout_of(name, self.known, self.buffer.name)
         size = extent(layout.size, layout.stride, layout.offset)
         limits = bounds(sympy.sympify(index), self.ranges)
-        if not self.is_protected and size is not None and limits is not None:
+        if not self.is_protected and isinstance(size, int) and limits is not None:
             if limits[0] < 0 or limits[1] >= size:
                 reached = f"{name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
                 raise BadGraph(f"{self.buffer.name} loads {reached}")

@@ -39,7 +39,7 @@ import torch.utils._pytree as pytree
 from ..options import Current
 from ..records import listing_of
 from ..sizes.expressions import Size
-from ..sizes.symbols import is_dense, same, simplify, sizes
+from ..sizes.symbols import extent, is_dense, same, simplify, sizes
 from .ops import Value, ops
 
 Origins = frozenset[str]  # the FX nodes something came from
@@ -82,22 +82,7 @@ class Layout:
     @property
     def reach(self) -> Size:
         """Elements from the first to the last one."""
-        if 0 in self.size:
-            return 0
-        return 1 + sum((n - 1) * step for n, step in zip(sizes(self.size), sizes(self.stride)))
-
-    @property
-    def has_own_places(self) -> bool:
-        """Has each element a place of its own, whatever lies between them?"""
-        reach = 0
-        pairs = list(zip(self.stride, self.size))
-        if not all(type(number) is int for pair in pairs for number in pair):
-            return False
-        for step, n in sorted(pairs):
-            if step <= reach and n > 1:
-                return False
-            reach += (n - 1) * step
-        return True
+        return extent(self.size, self.stride)
 
 
 def layouts_of(value: Any) -> Any:
@@ -106,6 +91,7 @@ def layouts_of(value: Any) -> Any:
 
 
 def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
+    """The strides, in elements, of a new tensor of these sizes, whose last dimension is densest."""
     strides = []
     step = sympy.Integer(1)
     for n in reversed(size):

@@ -140,6 +140,7 @@ def _of_plain_floats(rule: Decomposition, known: Sequence = WIDE) -> Decompositi
 
 
 def _use_torchs_rules(names: str, known: Sequence) -> None:
+    """Register torch's rules of these ops for the dtypes `known`."""
     for op in (op for name in names.split() for op in overloads(getattr(aten, name))):
         if op in decomposition_table and not op._schema.is_mutable:
             register(OURS, op, _of_plain_floats(decomposition_table[op], known))

@@ -13,7 +13,7 @@ rule must not lower (`check_arguments`); that is recorded as a fallback, with it
 
 Calls that may raise are run for all of their elements, as eager runs them.  A value that is not
 stored is computed by the kernels that read it, for the elements that they read; `calls_to_store`
-finds what is not read in full (what `reads_all` does not recognise counts as reading a part).
+finds what is not read in full (a user that `reads_all` does not recognise reads a part).
 
     y = x[i]; return y + 1            # inlined: the kernel looks at all positions
     y = x[i]; return y[:2] + 1        # stored: only two of the positions would be looked at
@@ -81,7 +81,7 @@ def is_cheap(op: Any) -> bool:
 
 
 def eager_kernel(
-    call: Call, args: Sequence[Any], kwargs: dict[str, Any], reason: str | None = None
+    call: Call, args: Sequence[Any], kwargs: dict[str, Any], reason: str | None
 ) -> Any:
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
     boxes the op returns."""

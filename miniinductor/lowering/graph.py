@@ -46,7 +46,7 @@ from ..ir.loops import (
 from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size, is_indirect
-from ..sizes.symbols import SYMBOLIC, same_sizes, size
+from ..sizes.symbols import SYMBOLIC, has_own_places, same_sizes, size
 from .extern import (
     EXTERN,
     calls_to_store,
@@ -55,7 +55,7 @@ from .extern import (
     eager_kernel,
     unknown_numbers,
 )
-from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
+from .registry import LOWERINGS, NARROW, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 
 class LoweringError(Exception):
@@ -80,19 +80,22 @@ class _Cost(OpsHandler):
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
     whole row or column: only expensive operations on it are counted.  loops: a read that is the
-    same along some of them is not counted, since it comes from a cache."""
+    same along some of them is not counted, since it comes from a cache.  None on a CPU, which
+    rounds to 16 bits in many operations."""
 
-    def __init__(self, loops: set[sympy.Symbol]) -> None:
+    def __init__(self, loops: set[sympy.Symbol] | None) -> None:
         self.reads = self.operations = 0
         self.loops = loops
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> bool:
         read, cost_of_one = True in args, price(op)
+        if op == "to_dtype" and args[1] in NARROW and self.loops is None:
+            cost_of_one = EXPENSIVE_PRICE
         self.operations += cost_of_one if read or cost_of_one > 1 else 0
         return read
 
     def load(self, name: str, index: sympy.Expr) -> bool:
-        self.reads += is_indirect(index) or self.loops <= index.free_symbols
+        self.reads += is_indirect(index) or not self.loops or self.loops <= index.free_symbols
         return True
 
     def masked(self, mask: bool, body: Callable[[], bool], other: float) -> bool:
@@ -107,15 +110,13 @@ def cost(box: TensorBox) -> tuple[int, int]:
     sizes = box.get_size()
     index = loop_variables("i", len(sizes))
     several = {i for i, n in zip(index, sizes) if n != 1}
-    counter = _Cost(several if recomputes(box.device) else set())
+    counter = _Cost(several if recomputes(box.device) else None)
     with set_handler(counter):
         box.make_loader()(index)
     return counter.reads, counter.operations
 
 
-def should_realize(
-    box: TensorBox, users: int, many_reads: int = MANY_READS, many_ops: int = MANY_OPS
-) -> bool:
+def should_realize(box: TensorBox, users: int, many_reads: int, many_ops: int) -> bool:
     """Store this value now?  Yes if it is pointwise, and storing it is cheaper than computing it
     in every user."""
     if not isinstance(box.data, Pointwise):
@@ -216,18 +217,23 @@ class GraphLowering(fx.Interpreter):
                 f"{value.size} ({node.meta.get('source_line', '')})"
             )
         box.eager = value
+        if self.is_stored_now(box.base, node):  # what is used through a view is used as often
+            self.settle_base(box)
+
+    def is_stored_now(self, base: TensorBox, node: fx.Node) -> bool:
+        """Is this value, which the users of `node` read, stored before they are lowered?"""
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
-        base = box.base  # what is used through a view is used as often
-        # in a backward half, kernels that share a value run over different loops
-        is_few = recomputes(base.device) and is_forward(self)
-        least = min(STORED_FROM.get(user.target, HUGE) for user in node.users or [node])
-        reads, operations = (0, 0) if recomputes(base.device) or least == HUGE else cost(base)
-        is_dear = bool(reads) and operations >= least
-        limits = (FEW_READS, MANY_OPS_ON_GPU) if is_few else (MANY_READS, MANY_OPS)
-        if is_dear or should_realize(base, uses, *limits):
-            self.settle_base(box)
+        if recomputes(base.device) and is_forward(self):
+            # in a backward half, kernels that share a value run over different loops
+            return should_realize(base, uses, FEW_READS, MANY_OPS_ON_GPU)
+        least = min((STORED_FROM.get(user.target, HUGE) for user in node.users), default=HUGE)
+        if least < HUGE and not recomputes(base.device):
+            reads, operations = cost(base)
+            if reads and operations >= least:
+                return True
+        return should_realize(base, uses, MANY_READS, MANY_OPS)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -290,7 +296,8 @@ class GraphLowering(fx.Interpreter):
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
         """The new value of an input, the `target`, stored as that is if it is not stored yet."""
         layout = None if target is None else target.layout
-        if layout and isinstance(box.base.data, Pointwise) and layout.has_own_places:
+        is_pointwise = isinstance(box.base.data, Pointwise)
+        if layout and is_pointwise and has_own_places(layout.size, layout.stride):
             box = box.copy() if isinstance(box.data, View) else box
             box.realize(tuple(layout.stride))
         return box.as_buffer_view()
@@ -330,8 +337,7 @@ def lower_graph(
     gm: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]] = ()
 ) -> Graph:
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
-    second output.
-    """
+    second output."""
     lowering = GraphLowering(gm, record, written)
     with building(lowering.lowered):
         lowering.run()

@@ -83,10 +83,10 @@ class Windows:
         flat = places[0] * self.sizes[1] + places[1]
         tests = []
         for d, place in enumerate(places):
-            low = 0 if self.place(d, 0, at[d]) < 0 else None
-            high = self.sizes[d] if self.reaches(d, at[d]) else None
-            if low is not None or high is not None:
-                tests.append(between(place, low, high))
+            if self.place(d, 0, at[d]) < 0:
+                tests.append(between(place, 0, None))
+            if self.reaches(d, at[d]):
+                tests.append(between(place, None, self.sizes[d]))
         if not tests:
             return None, self.load(batch + places), flat
         inside = functools.reduce(ops.logical_and, tests)
@@ -171,15 +171,15 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
-    taken = {*WIDE, *(NARROW if recomputes(x.device) else ())}
-    if x.dtype not in taken or any(same(n, 0) for n in output_size):
-        # on a CPU, eager rounds the weights of 16 bits, or not; it refuses results without pixels
-        return NotImplemented
+    if x.dtype not in (*WIDE, *NARROW) or any(same(n, 0) for n in output_size):
+        return NotImplemented  # (eager refuses results without pixels)
+    keeps_weights = x.dtype in WIDE or recomputes(x.device) or mixes_floats(x, output_size)
     places = []
     for d, (count, scale) in enumerate(zip(output_size, (*scales, None, None, None))):
         shape = [-1] + [1] * (len(output_size) - 1 - d)
-        given = neighbours(x, 2 + d, count, align_corners, scale)
-        places.append([t.reshape(shape) for t in given])
+        *pair, weight = neighbours(x, 2 + d, count, align_corners, scale)
+        weight = weight if keeps_weights else weight.to(x.dtype)
+        places.append([t.reshape(shape) for t in (*pair, weight)])
 
     def mixed(*at: Tensor) -> Tensor:
         """The values at these places of the first dimensions."""
@@ -189,6 +189,15 @@ def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: 
         return mixed(*at, before) * (1 - weight) + mixed(*at, after) * weight
 
     return in_layout_of(x, mixed().to(x.dtype), CHANNELS_LAST_FROM)
+
+
+def mixes_floats(x: Tensor, output_size: Sequence[int]) -> bool:
+    """Does eager's kernel on a CPU keep weights of 16-bit pixels as floats?  That for channels-last
+    images does, to which small ones and those of three channels are copied; others round them."""
+    if x.dim() == 4 and (x.shape[1] == 3 or sum(output_size) <= 128):
+        return True
+    layout = suggest_memory_format(x)
+    return x.shape[1] > 3 and x.stride(1) == 1 and x.is_contiguous(memory_format=layout)
 
 
 def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
@@ -206,9 +215,7 @@ def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
     if is_forgotten(x, scales) or any(same(n, 0) for n in output_size):
         return NotImplemented
     rows, columns = (
-        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32).clamp(
-            0, x.shape[dim] - 1
-        )
+        pixels(x, dim, count, step_between(x, dim, count, scale), 0.0, torch.float32)[0]
         for dim, count, scale in zip((2, 3), output_size, (*scales, None, None))
     )
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
@@ -225,17 +232,21 @@ def step_between(x: Tensor, dim: int, count: int, scale: float | None) -> Any:
     return 1.0 / scale if scale is not None and scale > 0 else x.shape[dim] / count
 
 
-def exact_place(place: Tensor, step: float, shift: float, dtype: torch.dtype) -> Tensor:
-    """Where places lie among the pixels, never before the first one."""
-    return ((place.to(dtype) + shift) * step - shift).clamp(min=0.0)
+def pixels(
+    x: Tensor, dim: int, count: int, step: Any, shift: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """For `count` places along an image's dimension: the last pixel that is not behind each, and
+    where it lies among the pixels, never before the first one.
 
+    On a GPU, integers compute the pixel if they give what floats give: kernels then see where the
+    pixels lie, and check no index."""
 
-def pixels(x: Tensor, count: int, step: Any, shift: float, dtype: torch.dtype) -> Tensor:
-    """The last pixel that is not behind its place, for `count` places.
+    def by_floats(place: Tensor) -> Tensor:
+        return ((place.to(dtype) + shift) * step - shift).clamp(min=0.0)
 
-    On a GPU, integers compute it if they give what floats give: kernels then see where the pixels
-    lie, and check no index."""
     place = torch.arange(count, device=x.device)
+    exact = by_floats(place)
+    before = exact.to(torch.int64)
     if recomputes(x.device) and isinstance(step, float) and isinstance(count, int):
         over, under = Fraction(step).limit_denominator(4096).as_integer_ratio()
 
@@ -245,11 +256,10 @@ def pixels(x: Tensor, count: int, step: Any, shift: float, dtype: torch.dtype) -
 
         with _disable_current_modes():
             real = torch.arange(count)
-            by_floats = exact_place(real, step, shift, dtype).to(torch.int64)
-            is_same = torch.equal(by_floats, by_integers(real))
+            is_same = torch.equal(by_floats(real).to(torch.int64), by_integers(real))
         if is_same:
-            return by_integers(place)
-    return exact_place(place, step, shift, dtype).to(torch.int64)
+            before = by_integers(place)
+    return before.clamp(0, x.shape[dim] - 1), exact
 
 
 def neighbours(
@@ -260,18 +270,14 @@ def neighbours(
 
     Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
     size, dtype = x.shape[dim], torch.float32 if x.dtype in NARROW else x.dtype
-    place = torch.arange(count, device=x.device)
     if same(size, count):
+        place = torch.arange(count, device=x.device)
         return place, place, torch.zeros_like(place, dtype=dtype)
+    step, shift = step_between(x, dim, count, scale), 0.5
     if align_corners:
-        exact = place.to(dtype) * ((size - 1) / (count - 1) if count > 1 else 0.0)
-        before = exact.to(torch.int64)
-    else:
-        step = step_between(x, dim, count, scale)
-        exact = exact_place(place, step, 0.5, dtype)
-        before = pixels(x, count, step, 0.5, dtype)
-    before, after = (t.clamp(0, size - 1) for t in (before, before + 1))
-    return before, after, (exact - before).clamp(0.0, 1.0)
+        step, shift = (size - 1) / (count - 1) if count > 1 else 0.0, 0.0
+    before, exact = pixels(x, dim, count, step, shift, dtype)
+    return before, (before + 1).clamp(0, size - 1), (exact - before).clamp(0.0, 1.0)
 
 
 # --- the calls of a program -----------------------------------------------------------------------

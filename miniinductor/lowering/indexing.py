@@ -98,7 +98,7 @@ def scatter_into(
     ranges: Sequence[Size],
     value: Loader,
     place: Reindex,
-    mode: str | None = None,
+    mode: str | None,
 ) -> TensorBox:
     """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for
     index in `ranges`."""

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ..devices import recomputes
+from ..errors import CannotTrace
+from ..sizes.symbols import same
 from .decompositions import decomposition, upcast
 from .reductions import moments
 from .registry import NARROW, aten
@@ -119,6 +121,8 @@ def batch_norm(
         kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
         mean, rstd = mean.reshape(-1).to(kept), rstd.reshape(-1).to(kept)
         if running_mean is not None:
+            if same(x.numel(), x.shape[1]):
+                raise CannotTrace("one number a channel has no unbiased variance")
             count = x.numel() // x.shape[1]
             unbiased = variance.reshape(-1) * (count / (count - 1))
             running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)

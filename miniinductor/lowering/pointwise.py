@@ -39,9 +39,12 @@ from .registry import (
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 
-UNARY = dict.fromkeys(UNARY_FLOAT, INT_TO_FLOAT) | dict.fromkeys(("neg", "bitwise_not"), DEFAULT)
+EXACT = Promotion.NO_OPMATH  # 16 bits hold the result, as they hold the operands
+
+UNARY = dict.fromkeys(UNARY_FLOAT, INT_TO_FLOAT) | dict.fromkeys(("neg", "bitwise_not"), EXACT)
 BINARY = (
-    dict.fromkeys("mul maximum minimum remainder fmod hypot".split(), DEFAULT)
+    dict.fromkeys(("maximum", "minimum"), EXACT)
+    | dict.fromkeys("mul remainder fmod hypot".split(), DEFAULT)
     | dict.fromkeys(BITWISE, DEFAULT)
     | dict.fromkeys(("atan2", "copysign"), INT_TO_FLOAT)
     | dict.fromkeys(COMPARISON, BOOL)
@@ -98,13 +101,6 @@ def div(call: Call, a: Any, b: Any) -> TensorBox:
     return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
 
 
-@lower(aten.relu.default)
-def relu(call: Call, x: TensorBox) -> TensorBox:
-    """16 bits hold the larger of two numbers that they hold: nothing is rounded."""
-    zero = functools.partial(ops.constant, 0, call.value.dtype)
-    return pointwise(call, lambda v: ops.maximum(v, zero()), x, promotion=Promotion.NO_OPMATH)
-
-
 def truth(value: Value, dtype: torch.dtype) -> Value:
     return value if dtype == torch.bool else ops.ne(value, ops.constant(0, dtype))
 
@@ -150,9 +146,7 @@ def of_floats(call: Call, x: TensorBox) -> TensorBox:
     if name in NEVER and is_whole or name == "signbit" and is_truth:
         return full(call, False)
     function = getattr(ops, "sign" if name == "sgn" else name)
-    return pointwise(
-        call, function, x, promotion=BOOL if call.value.dtype == torch.bool else DEFAULT
-    )
+    return pointwise(call, function, x, promotion=BOOL if call.value.dtype == torch.bool else EXACT)
 
 
 @lower(*[getattr(aten, name) for name in (*LOGICAL, "logical_not")])
@@ -184,7 +178,12 @@ def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorB
             v = combine(v, limit)
         return v
 
-    return pointwise(call, body, x, *[bound for bound, _ in bounds])
+    return pointwise(call, body, x, *[bound for bound, _ in bounds], promotion=EXACT)
+
+
+@lower(aten.relu.default)
+def relu(call: Call, x: TensorBox) -> TensorBox:
+    return clamp(call, x, 0)
 
 
 @lower(aten.div.Tensor_mode, aten.div.Scalar_mode)

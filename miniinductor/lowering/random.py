@@ -47,10 +47,14 @@ def philox(seed: Tensor, offset: Tensor) -> Tensor:
     return c0
 
 
+def fractions(seed: Tensor, offset: Tensor) -> Tensor:
+    """A float32 in [0, 1) for each element of `offset`: 24 of its random bits."""
+    return (philox(seed, offset) >> 8).float() * 2.0**-24
+
+
 def uniform(seed: Tensor, size: Sequence[int]) -> Tensor:
-    """The eager kernel of `miniinductor::uniform`: float32 in [0, 1), 24 bits each."""
-    bits = philox(seed, torch.arange(math.prod(size), device=seed.device))
-    return ((bits >> 8).float() * 2.0**-24).reshape(size)
+    """The eager kernel of `miniinductor::uniform`."""
+    return fractions(seed, torch.arange(math.prod(size), device=seed.device)).reshape(size)
 
 
 LIBRARY = torch.library.Library("miniinductor", "DEF")

@@ -239,20 +239,16 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
 def cumulative(
     call: Call, x: TensorBox, dim: int, *, dtype: torch.dtype | None = None
 ) -> TensorBox:
-    """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded
-    at every step, as eager does it. GPU: in float32, float64 or int64."""
+    """CPU: accumulated in double (float32, float64, all of logcumsumexp), float32 (narrow floats)
+    or int64, and rounded at every step, as eager does it.  GPU: in float32, float64 or int64."""
     size, result = list(x.get_size()), call.value.dtype
     kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[call.name]
     if not size or 0 in size:
         return mapped(call, x, lambda v: cast(v, x.dtype, result), result)
-    compute = torch.float64 if result.is_floating_point else torch.int64
-    if (
-        result.is_floating_point
-        and recomputes(x.device)
-        or result in NARROW
-        and kind != "logaddexp"
-    ):
-        compute = accumulate_dtype(result)
+    compute = torch.int64
+    if result.is_floating_point:
+        is_plain = recomputes(x.device) or result in NARROW and kind != "logaddexp"
+        compute = accumulate_dtype(result) if is_plain else torch.float64
     dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
 
     def whole(index: Index, rindex: Index) -> Index:

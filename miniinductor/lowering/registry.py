@@ -222,7 +222,8 @@ def operand(
 def number(value: Any, dtype: torch.dtype) -> Value:
     """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
     if isinstance(value, sympy.Expr):
-        return ops.index_expr(value, dtype)
+        wide = torch.float32 if dtype in NARROW else dtype
+        return cast(ops.index_expr(value, wide), wide, dtype)
     return ops.constant(value, dtype)
 
 

@@ -30,7 +30,7 @@ from ..errors import CannotLower
 from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..sizes.symbols import extent, hint, is_symbolic, maximum, reshape_index, size
+from ..sizes.symbols import extent, hint, is_symbolic, reshape_index, size
 from .registry import (
     Call,
     NotLowered,
@@ -121,19 +121,17 @@ def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
     return functools.reduce(ops.logical_and, tests)
 
 
-def minimum(a: Any, b: Any) -> Any:
-    return size(sympy.Min(a, b))
-
-
 def is_negative(n: Any) -> bool:
     """Is this number below 0?  Where that depends on the symbols, the answer is that of this run:
     tracing had to decide it, too, and a guard holds it."""
     return hint(n, 0) < 0
 
 
-def slice_start(start: Size | None, size: Size) -> Size:
+def slice_start(start: Size | None, length: Size) -> Size:
+    """Where a slice begins, counted from the front; as in Python, no further than the end."""
     start = 0 if start is None else start
-    return minimum(maximum(start + size if is_negative(start) else start, 0), size)
+    start = start + length if is_negative(start) else start
+    return size(sympy.Min(sympy.Max(start, 0), length))
 
 
 @lower(aten.slice.Tensor)
@@ -146,8 +144,7 @@ def slice_tensor(
     step: int = 1,
 ) -> TensorBox:
     dim %= len(x.get_size())
-    size = x.get_size()[dim]
-    start = slice_start(start, size)
+    start = slice_start(start, x.get_size()[dim])
     if start == 0 and step == 1 and x.get_size() == call.value.size:
         return x
     reindex = lambda index: along(index, dim, lambda i: i * step + start)  # noqa: E731
@@ -294,8 +291,8 @@ def as_strided(
     memory = call.lowerer.lowered.buffers[at.name].layout
     # where the buffer begins in eager's storage: that offset less the buffer's own
     offset = first - fake.storage_offset() + int(at.offset)
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride))
-    is_within = offset >= 0 and (0 in size or last < (extent(memory.size, memory.stride) or 0))
+    end, held = extent(size, stride, offset), extent(memory.size, memory.stride)
+    is_within = offset >= 0 and isinstance(held, int) and end <= held
     if not is_within or not same_layout(at.size, at.stride, eager.stride):
         raise CannotLower("as_strided of a tensor that lies otherwise, or reaches beyond it")
     layout = Layout(x.device, x.dtype, tuple(size), tuple(stride), offset)

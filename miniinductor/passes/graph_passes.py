@@ -200,11 +200,12 @@ def numbers_to_devices(gm: fx.GraphModule) -> int:
         if node.target not in LOWERINGS or node.target in STAY or is_on_cpu(value):
             continue
         for given in node.all_input_nodes:
-            if value_of(given) is None or not is_on_cpu(value_of(given)) or value_of(given).dim():
+            number, key = value_of(given), (given, value.device)
+            if number is None or not is_on_cpu(number) or number.dim():
                 continue
-            if (given, value.device) not in there:
-                there[given, value.device] = on_device(gm, given, value.device)
-            node.replace_input_with(given, there[given, value.device])
+            if key not in there:
+                there[key] = on_device(gm, *key)
+            node.replace_input_with(given, there[key])
     return len(there)
 
 

@@ -29,7 +29,7 @@ strides; outputs keep the strides that eager gives them.
 
     class ChannelsLast(LayoutPass):
         def convolution(self, node):                # a node of the copy; returns what stands for it
-            node.update_arg(0, self.channels_last(node.args[0]))
+            self.move(node, 1)                      # its first argument
             return self.evaluate(node)
 
     ChannelsLast(gm, record, {aten.convolution.default: ChannelsLast.convolution}).applied()
@@ -93,12 +93,12 @@ class LayoutPass:
 
     def run(self) -> fx.GraphModule:
         for node in self.gm.graph.nodes:
+            self.original = node
             if node.op == "output":
-                self.original = node
                 self.graph.output(fx.map_arg(node.args[0], self.as_before_here))
                 continue
             new = self.graph.node_copy(node, self.copied.__getitem__)
-            new.meta, self.original = dict(node.meta), node
+            new.meta = dict(node.meta)
             self.as_before = all(
                 self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes
             )
@@ -120,7 +120,7 @@ class LayoutPass:
             return new
         if have.stride() == wanted.stride():
             return new
-        for layout in (torch.contiguous_format, torch.channels_last)[: 1 + (wanted.dim() == 4)]:
+        for layout in (torch.contiguous_format, torch.channels_last):
             if wanted.is_contiguous(memory_format=layout):
                 return self.call(new, aten.clone.default, new, memory_format=layout)
         raise NotImplementedError("an output of unusual strides")
@@ -164,8 +164,11 @@ class LayoutPass:
             self.copies[node, layout] = copy
         return self.copies[node, layout]
 
-    def channels_last(self, node: Node) -> Node:
-        return self.in_format(node, torch.channels_last)
+    def move(self, node: Node, count: int) -> None:
+        """The first arguments in channels-last memory; each is copied once."""
+        with self.graph.inserting_before(node):
+            for position, tensor in enumerate(node.args[:count]):
+                node.update_arg(position, self.in_format(tensor, torch.channels_last))
 
 
 # --- on a CPU -------------------------------------------------------------------------------------
@@ -178,11 +181,10 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)}
-    moves = is_inference and config.channels_last
     rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
-    if moves:
+    if is_inference and config.channels_last:
         rules[aten.convolution.default] = CpuLibrary.convolution
     return gm if targets.isdisjoint(rules) else CpuLibrary(gm, record, rules).applied()
 
@@ -206,8 +208,7 @@ class CpuLibrary(LayoutPass):
         if image.dim() != 4 or is_transposed or 0 in (*image.shape, *weights.shape):
             return self.kept(node)
         self.changed("convolutions in channels-last memory")
-        with self.graph.inserting_before(node):
-            node.update_arg(0, self.channels_last(node.args[0]))
+        self.move(node, 1)
         return self.evaluate(node)
 
     def product(self, node: Node) -> Node:
@@ -304,12 +305,6 @@ class GpuLibrary(LayoutPass):
         is_inference = aten.mm.default in self.rules  # a joint graph's products wait for its halves
         is_wide = is_inference and value.shape[1] % 4 == 0
         return value.dim() == 4 and (value.dtype in HALF or is_wide)
-
-    def move(self, node: Node, count: int) -> None:
-        """The first arguments in channels-last memory; each is copied once."""
-        with self.graph.inserting_before(node):
-            for position, tensor in enumerate(node.args[:count]):
-                node.update_arg(position, self.channels_last(tensor))
 
     def convolution_backward(self, node: Node) -> Node:
         if not self.moves(node):

@@ -72,10 +72,8 @@ class Step:
 _recording = threading.Lock()
 
 
-def refusal(graph: Graph, device: torch.device) -> str | None:
-    """Why a lowered graph must not be recorded, or None."""
-    if device.type != "cuda":
-        return "the graph does not run on a GPU"
+def refusal(graph: Graph) -> str | None:
+    """Why a graph that runs on a GPU must not be recorded, or None."""
     if any(buffer.layout is None for buffer in graph.inputs.values()):
         return "sizes are symbolic: a replay would run with those of the recording"
     layouts = [getattr(b, "layout", None) for b in [*graph.inputs.values(), *graph.operations]]

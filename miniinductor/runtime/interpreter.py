@@ -26,8 +26,8 @@ from torch import Tensor
 from ..autograd.eager_graphs import in_layout
 from ..ir.handlers import loop_indices, loops, run_body
 from ..ir.loops import BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter
-from ..ir.ops import COMPARISON, Dtype, OpsHandler, set_handler
-from ..lowering.random import philox
+from ..ir.ops import Dtype, OpsHandler, set_handler
+from ..lowering.random import fractions
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import extent
 
@@ -99,9 +99,7 @@ class InterpreterHandler(OpsHandler):
 
     def default(self, op: str, *args: Tensor, **kwargs: Any) -> Tensor:
         result = (NOT_AS_TORCH.get(op) or getattr(torch, op))(*args)
-        if op in COMPARISON or result.dtype == torch.bool:
-            return result
-        return result.to(args[0].dtype)
+        return result if result.dtype == torch.bool else result.to(args[0].dtype)
 
     def grid(self, value: Any, dtype: Dtype = torch.int64) -> Tensor:
         if torch.is_tensor(value):
@@ -192,17 +190,13 @@ class InterpreterHandler(OpsHandler):
         return torch.where(mask, value, self.grid(other, value.dtype))
 
     def rand(self, seed: Tensor, offset: Tensor) -> Tensor:
-        bits = philox(seed.to(torch.int64), offset.to(torch.int64))
-        return (bits >> 8).to(torch.float32) * 2.0**-24
+        return fractions(seed, offset)
 
 
 # --- graphs ---------------------------------------------------------------------------------------
 def _flat(tensor: Tensor) -> Tensor:
     """The memory under a tensor, from its first element on."""
-    length = extent(tensor.shape, tensor.stride())
-    if not length:
-        return tensor.reshape(-1)
-    return tensor.as_strided((length,), (1,), tensor.storage_offset())
+    return tensor.as_strided((extent(tensor.shape, tensor.stride()),), (1,))
 
 
 def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -245,8 +239,8 @@ def run_computed(buffer: ComputedBuffer, memory: dict[str, Tensor]) -> None:
     if isinstance(buffer.data, Scatter):
         memory[buffer.name] = memory[buffer.data.target]
     else:
-        length = extent(layout.size, layout.stride, layout.offset)
-        assert length is not None, "the interpreter runs graphs of constant sizes"
+        # (graphs of constant sizes alone run here)
+        length = int(extent(layout.size, layout.stride, layout.offset))
         memory[buffer.name] = torch.empty(length, dtype=layout.dtype, device=layout.device)
     handler = InterpreterHandler(memory, buffer.data, layout.device)
     with set_handler(handler):

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import config
+from .. import config, toolchain
 from ..codegen.kernels import KernelStep, Step
 from ..devices import entry_of
 from ..ir.loops import Buffer, ExternKernel, InputBuffer, MultiOutput, Scatter
@@ -42,7 +42,6 @@ from ..records import CompileRecord
 from ..schedule.after_fusion import may_overwrite
 from ..schedule.nodes import ExternNode, Schedule
 from ..sizes.symbols import Size, expand, hint
-from .. import toolchain
 
 ALIGNMENT = 64
 
@@ -266,7 +265,7 @@ def step_name(step: Step) -> str:
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
     """{a scatter's result: the buffer into which it writes}
 
-    Without results that nobody needs: their kernels check the positions, and write nothing."""
+    A result that nobody needs is left out: its kernel checks the positions, and writes nothing."""
     return {
         node.buffer.name: node.buffer.data.target
         for step in steps

@@ -104,7 +104,7 @@ def print_wrapper(
     steps: Sequence[Step],
     memory: MemoryPlan,
     device: torch.device,
-    inference: bool = True,
+    inference: bool,
 ) -> Wrapper:
     """The function that runs these steps.
 
@@ -139,7 +139,6 @@ class WrapperWriter:
             **kernels,
         }
         self.lines: list[str] = []
-        self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         # (buffer, size, stride, offset) -> the name of a view of the arena
         self.views: dict[tuple, str] = {}
 
@@ -173,8 +172,9 @@ class WrapperWriter:
         for name in step.kernel.stored:
             self.allocate(name)
         given = step.kernel.arguments
-        names = [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in given]
-        names += ["stream"] * (step.device.type == "cuda")
+        names = [a.name if isinstance(a, sympy.Symbol) else a for a in given]
+        if step.group.device.type == "cuda":
+            names.append("stream")
         self.lines.append(f"{step.name}({', '.join(names)})")
 
     def allocate(self, name: str) -> None:
@@ -185,7 +185,7 @@ class WrapperWriter:
             self.lines.append(f"{name} = {self.new_tensor(self.layouts[name])}")
 
     def new_tensor(self, layout: Layout) -> str:
-        what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
+        what = f"{tuple_of(layout.size)}, {tuple_of(layout.stride)}"
         dtype = self.named(layout.dtype)
         if layout.device.type == "cpu" and layout.dtype in TYPES:
             return f"empty_cpu({what}, {dtype})"
@@ -209,7 +209,7 @@ class WrapperWriter:
         if buffer.layout is not None:
             # copied at run time where its strides are not those that our kernels were written for
             self.scope["in_layout"] = in_layout
-            value = f"in_layout({value}, {self.tuple_of(buffer.layout.stride)})"
+            value = f"in_layout({value}, {tuple_of(buffer.layout.stride)})"
         self.lines.append(f"{name} = {value}")
 
     # -- arguments
@@ -229,7 +229,7 @@ class WrapperWriter:
             items = [self.argument(v) for v in value]
             return f"[{', '.join(items)}]" if isinstance(value, list) else tuple_text(items)
         if isinstance(value, sympy.Basic):
-            return self.number(value)
+            return python_code(value)
         return self.bind(value, "constant")
 
     def view(self, view: BufferView, exact: bool = False) -> str:
@@ -243,7 +243,7 @@ class WrapperWriter:
             if key not in self.views:
                 self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
             return self.views[key]
-        size, stride = self.tuple_of(view.size), self.tuple_of(view.stride)
+        size, stride = tuple_of(view.size), tuple_of(view.stride)
         return f"as_strided({view.name}, {size}, {stride}, {self.offset(view)})"
 
     def is_whole(self, view: BufferView, exact: bool) -> bool:
@@ -261,10 +261,10 @@ class WrapperWriter:
         and what lies in the arena may themselves be views, so their own offset is added."""
         root = self.memory.root(view.name)
         if isinstance(self.buffers[root], ComputedBuffer) and root not in self.memory.in_arena:
-            return self.number(view.offset)
+            return python_code(view.offset)
         start = self.buffers[view.name].layout.offset
         relative = sympy.expand(sympy.sympify(view.offset) - start)
-        more = f" + {self.number(relative)}" if relative != 0 else ""
+        more = f" + {python_code(relative)}" if relative != 0 else ""
         return f"{view.name}.storage_offset(){more}"
 
     # -- names and numbers
@@ -288,33 +288,6 @@ class WrapperWriter:
     def named(self, value: torch.dtype | torch.device) -> str:
         """The name of a dtype or device."""
         return self.bind(value, str(value).removeprefix("torch.").replace(":", ""))
-
-    def number(self, value: Size) -> str:
-        value = sympy.sympify(value)
-        for symbol in value.free_symbols:
-            self.symbol(symbol)
-        return python_code(value)
-
-    def tuple_of(self, values: Iterable[Size]) -> str:
-        return tuple_text([self.number(v) for v in values])
-
-    def symbol(self, symbol: sympy.Symbol) -> str:
-        """The Python name of a size symbol."""
-        self.symbols.add(symbol)
-        return symbol.name
-
-    def symbol_lines(self) -> list[str]:
-        """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
-        themselves."""
-        places: dict[Size, str] = {}
-        for name, buffer in self.graph.inputs.items():
-            if buffer.layout is None:  # an int, which has its symbol's name
-                continue
-            for kind in ("size", "stride"):
-                for dim, value in enumerate(getattr(buffer.layout, kind)):
-                    places.setdefault(value, f"{name}.{kind}({dim})")
-        wanted = [s for s in places if s in self.symbols and str(s) not in self.graph.inputs]
-        return [f"{symbol} = {places[symbol]}" for symbol in wanted]
 
     # -- the function ------------------------------------------------------------------------------
     def output(self, value: object) -> str:
@@ -381,9 +354,9 @@ class WrapperWriter:
         return [*told, f"return {outputs}"]
 
     def with_workspace(self, lines: list[str]) -> list[str]:
-        """The lines with the sizes and the memory that they name; on a GPU also its stream, and the
-        change to that device, if another one is current."""
-        body = self.symbol_lines() + self.in_workspace(lines)
+        """The lines with the memory that they name; on a GPU also its stream, and the change to
+        that device, if another one is current."""
+        body = self.in_workspace(lines)
         if self.device.type != "cuda":
             return body
         number = self.device.index or 0
@@ -430,6 +403,11 @@ class WrapperWriter:
             dtype, place, *_ = plan[name]
             plan[view] = (dtype, place, sizes(shape), sizes(stride), size_of(offset))
         return plan
+
+
+def tuple_of(values: Iterable[Size]) -> str:
+    """Sizes as Python; each symbol is an input of its name."""
+    return tuple_text(list(map(python_code, values)))
 
 
 def tuple_text(items: Sequence[str]) -> str:

@@ -13,15 +13,14 @@ Out:  {buffer: the graph input it overwrites}, so that nothing is copied; the no
     ['Foreach']
 
 An input is overwritten where every element of its old value is read, for the last time, in the
-iteration that writes the new one; or where it is copied for a scatter, and that copy goes
-(`cache.index_copy_(2, positions, keys)`).  memory.py asks the same (`may_overwrite`) before a
-result takes
-the memory of a buffer that its kernel reads last.
+iteration that writes the new one.  An input that is only copied for a scatter is overwritten by the
+scatter, and the copy goes (`cache.index_copy_(2, positions, keys)`).  memory.py asks the same
+(`may_overwrite`) before a result takes the memory of a buffer that its kernel reads last.
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
-fixed one, so that one loop over a number of elements serves all of them.  Only independent ones are
-joined: those with equally long chains of nodes before them.  Results that would have to wait long
-for their user stay in kernels of their own.
+fixed one, so that one loop over a number of elements serves all of them.  Only independent groups
+are joined: those with equally long chains of nodes before them.  A group with a large result stays
+a kernel of its own, since that would have to wait in memory for its user.
 
 Mirrors `can_inplace`, mutation renaming, and combo kernels and foreach nodes in
 torch/_inductor/scheduler.py (and codegen/triton_combo_kernel.py).  Left out: eager kernels that
@@ -45,17 +44,18 @@ from .nodes import Group, Node, Schedule, ScheduledNode, buffer_bytes
 def overwritten_inputs(
     nodes: list[ScheduledNode], schedule: Schedule, record: CompileRecord
 ) -> dict[str, str]:
-    """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
-    `schedule.before` says so.
+    """{buffer: the input that it overwrites}.  `schedule.before` then says that other readers of
+    the input's old value come before the kernel.
 
-    `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
-    the record says why."""
+    nodes: in execution order; a copy that goes leaves the list.  An input that is not overwritten
+    is written by a copy at the end, and the record says why."""
     result: dict[str, str] = {}
     maker = {name: node for node in nodes for name in node.names}
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
         node: Any = maker.get(view.name)
-        copy = copy_below(node, target, maker)
+        made: Any = getattr(schedule.buffers[view.name], "data", None)
+        copy = copy_below(node, maker.get(getattr(made, "target", "")), target)
         readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
         why = reason_to_copy(schedule, node, target, view, copy)
         if not why and view.name in returned:
@@ -69,24 +69,23 @@ def overwritten_inputs(
             schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
             if copy:
                 nodes.remove(copy)
-                node.nodes[0].buffer.data.target = target
-                nodes[nodes.index(node)] = Group(node.nodes, node.outer, node.inner)
+                made.target = target
+                changed = Group(node.nodes, node.outer, node.inner)
+                nodes[nodes.index(node)] = changed
+                maker.update(dict.fromkeys(changed.names, changed))
     return result
 
 
-def copy_below(node: Any, target: str, maker: Any) -> Any:
-    """The kernel that only copies the input `target`, for the scatter `node` alone.
+def copy_below(node: Any, base: Any, target: str) -> Any:
+    """`base`, which makes the buffer that a scatter in `node` writes to, if all it does is to copy
+    the input `target`; else None.
 
-    (A scatter in C++ writes somewhere before it raises an IndexError.)"""
-    for base in getattr(node, "targets", ()):
-        copy = maker[base]
-        if copy.names == [base] and target not in node.read_names and not runs_once(copy.device):
-            only = {target: copy.writes[base].index}
-            if {a.name: a.index for a in copy.reads} == only and len(
-                copy.nodes[0].body.instructions
-            ) == 2:
-                return copy
-    return None
+    (Not in C++: a scatter there has written some elements before it raises an IndexError.)"""
+    if base is None or target in node.read_names or runs_once(base.device):
+        return None
+    is_one = len(base.nodes) == 1 and len(base.nodes[0].body.instructions) == 2
+    copied = [(target, write.index) for write in base.writes.values()]
+    return base if is_one and [(a.name, a.index) for a in base.reads] == copied else None
 
 
 def returned_twice(graph: Graph) -> set[str]:
@@ -100,7 +99,8 @@ def reason_to_copy(
     schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView, copy: object
 ) -> str:
     """Why the input `target` cannot be overwritten by its new value, which `node` makes; or "".
-    copy: of the input, into which the node scatters."""
+
+    copy: the kernel that copies the input for `node`, a scatter; or None."""
     if not config.in_place:
         return "config.in_place is off"
     if not isinstance(node, Group):
@@ -123,10 +123,10 @@ def runs_once(device: torch.device) -> bool:
 
 
 def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
-    """May `new`, made by the group, lie where `old` lies, as far as the group itself goes?
+    """May `new`, which the group makes, lie where `old` lies, as far as the group itself goes?
 
-    reads_first: the kernel reads `old` right before it writes `new`, so that other bodies of one
-    loop may read it, too."""
+    reads_first: the kernel reads the element of `old` before it writes that of `new`, so that other
+    bodies of the loop may use what was read, too."""
     if group.has_scan or group.targets:
         return False
     element = group.writes[new].index
@@ -139,7 +139,7 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     )
 
 
-SMALL = 1 << 16  # bytes
+SMALL = 1 << 16  # bytes of a result that may wait in memory for its user
 
 
 class Part(NamedTuple):
@@ -161,8 +161,8 @@ class Foreach(Group):
 
 
 def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
-    """The nodes of a schedule, of which groups that are alike are joined to one `Foreach`, where
-    their language has a writer for it."""
+    """The nodes of a schedule, in which a `Foreach` stands for groups that are alike, where their
+    language has a writer for it."""
     if not config.foreach:
         return schedule.nodes
     replaced: dict[ScheduledNode, Foreach] = {}
@@ -186,7 +186,7 @@ def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode
 
 def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
     """Independent groups that do the same, in the order of their nodes."""
-    used = schedule.escaping.union(*[n.read_names for n in schedule.nodes])
+    used = schedule.in_memory()
     level: dict[ScheduledNode, int] = {}
     sets: dict[tuple, list[Part]] = {}
     for node, before in schedule.makers(schedule.nodes).items():
@@ -194,7 +194,6 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
         part = over_one_loop(node)
         if part is not None:
             kept = [name for name in part.group.names if name in used]
-            # results that may wait for their user: outputs, and small ones
             if all(
                 name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
                 for name in kept
@@ -218,8 +217,8 @@ def signature(part: Part, kept: Sequence[str], schedule: Schedule) -> tuple:
 
 
 def over_one_loop(group: ScheduledNode) -> Part | None:
-    """The group over one loop, where it is a pointwise kernel, element by element, without a
-    scatter."""
+    """The group over one loop, if it is a pointwise kernel without a scatter that reads and writes
+    element x0, or a fixed one; else None."""
     if not isinstance(group, Group) or group.is_reduction or group.inner:
         return None
     if group.has_scan or group.targets:
@@ -230,7 +229,6 @@ def over_one_loop(group: ScheduledNode) -> Part | None:
     names: list[str] = []
     operations: list[tuple] = []
     for body in bodies:
-        # element x0, or always the same one
         if not all(i == loop_variable("x", 0) or i.is_Integer for i in body.indices):
             return None
         for instruction in body.walk():

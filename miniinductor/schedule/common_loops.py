@@ -5,11 +5,11 @@ In:   two groups of loop bodies, the reduction first.  Out: both, over the same 
     same_loops              (64, 32) and (2048,): both over 64 x 32
     on_inner_loops          exp(x - max), over all of the reduction's loops
     on_outer_loops          1/sum, once for each of its results
-    in_order_of_result      x.t().sum(0).exp(): the sum's loops are in the order of its input
     on_reordered_loops      batch norm: a reduction over (n, hw) for each c, then work on (n, c, hw)
+    in_order_of_result      x.t().sum(0).exp(): the sum's loops are in the order of its input
 
-Loops are only split, or sorted: a body's index expressions are rewritten, and its closure never
-runs again.  Mirrors `SIMDScheduling.can_fuse` and loop reordering in torch/_inductor/scheduler.py.
+Loops are only split or sorted: a body's index expressions are rewritten, and its closure never runs
+again.  Mirrors `SIMDScheduling.can_fuse` and loop reordering in torch/_inductor/scheduler.py.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from typing import TypeAlias
 import sympy
 
 from .. import config
-from ..devices import language_of
-from ..ir.dependencies import loop_variables, stride_of
+from ..devices import recomputes
+from ..ir.dependencies import Access, loop_variables, stride_of
 from ..sizes.symbols import Size, expand, hint, quotient, same
 from .nodes import Group, Node, Pair, Refused
 
@@ -32,8 +32,9 @@ LONGEST_TWICE, LEAST_ROWS = 8192, 1024
 
 
 def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Size, ...] | None:
-    """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12))
-    == (2, 3, 4)."""
+    """The coarsest loops to which both lists of sizes can be split, or None.
+
+    common_loops((6, 4), (2, 12)) == (2, 3, 4)"""
     if first == second:
         return first
     if not same(math.prod(first), math.prod(second)) or 0 in first + second:
@@ -53,7 +54,7 @@ def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Siz
 
 
 def same_loops(first: Group, second: Group) -> Pair:
-    """Both over the coarsest loops that both can be split to."""
+    """Both over the coarsest loops to which both can be split."""
     outer = common_loops(first.outer, second.outer)
     inner = common_loops(first.inner, second.inner)
     if outer is None or inner is None:
@@ -65,14 +66,14 @@ def same_loops(first: Group, second: Group) -> Pair:
 
 
 def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
-    """A pointwise node over all of a reduction's loops."""
+    """A pointwise group over all of a reduction's loops."""
     shared, loops = {a.name for a in reduction.reads}, loop_variables("x", len(pointwise.outer))
     reads = [
         a.index
         for a in pointwise.reads
         if a.name in shared and a.index.free_symbols.issuperset(loops)
     ]
-    is_gpu = language_of(reduction.device).name == "triton"
+    is_gpu = recomputes(reduction.device)
     if not is_gpu and not all(writes_as_it_reads(pointwise, index) for index in reads):
         raise Refused("it turns what it reads in memory: apart, it is copied tile by tile")
     full = common_loops(reduction.full, pointwise.outer)
@@ -90,7 +91,7 @@ def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
 
 
 def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
-    """A pointwise node over a reduction's outer loops alone."""
+    """A pointwise group over a reduction's outer loops alone."""
     outer = common_loops(reduction.outer, pointwise.outer)
     if outer is None:
         raise Refused("")
@@ -99,8 +100,8 @@ def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
 
 # --- loops in another order -----------------------------------------------------------------------
 def in_order_of_result(reduction: Group, pointwise: Group) -> Pair:
-    """A pointwise node over a reduction's outer loops, if these loops are not in the order of the
-    result's memory.  (A reduction of a transposed tensor loops in the order of its input.)"""
+    """A pointwise group over a reduction's outer loops that are not in the order of the result's
+    memory.  (A reduction of a transposed tensor has its loops in the order of its input.)"""
     written = next(iter(reduction.writes.values())).index
     strides = [stride_of(written, x) for x in loop_variables("x", len(reduction.outer))]
     if not all(isinstance(stride, (int, sympy.Integer)) for stride in strides):
@@ -114,21 +115,18 @@ def in_order_of_result(reduction: Group, pointwise: Group) -> Pair:
 
 
 def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
-    """A pointwise group whose loops are the reduction's in another order: batch norm reduces over
-    (n, hw) for each c, and its pointwise part runs over (n, c, hw).
+    """A pointwise group whose loops are all of the reduction's in another order: batch norm reduces
+    over (n, hw) for each c, and its pointwise part runs over (n, c, hw).
 
-    Only where what one outer iteration touches is read again from a cache."""
-    is_gpu = language_of(reduction.device).name == "triton"
+    Only where what one outer iteration reads is still in a cache when it is read again."""
+    is_gpu = recomputes(reduction.device)
     if not config.loop_reordering or not is_cached(reduction, is_gpu):
         raise Refused("")
-    for access in reduction.reads:
-        for other in pointwise.reads:
-            order = access.name == other.name and loop_order(
-                access.index, reduction, other.index, pointwise
-            )
-            if order and order != sorted(order):
-                if not is_gpu or writes_as_it_reads(pointwise, other.index):
-                    return on_inner_loops(reduction, in_order(pointwise, order))
+    for access, other in itertools.product(reduction.reads, pointwise.reads):
+        order = loop_order(access, reduction, other, pointwise)
+        if order and order != sorted(order):
+            if not is_gpu or writes_as_it_reads(pointwise, other.index):
+                return on_inner_loops(reduction, in_order(pointwise, order))
     raise Refused("")
 
 
@@ -158,16 +156,18 @@ def writes_as_it_reads(group: Group, index: sympy.Expr) -> bool:
 
 
 def loop_order(
-    index: sympy.Expr, reduction: Group, other: sympy.Expr, pointwise: Group
+    access: Access, reduction: Group, other: Access, pointwise: Group
 ) -> list[int] | None:
-    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
-    show; None: not all do."""
+    """For each loop of `reduction` the number of the loop of `pointwise` that takes the same steps
+    through the buffer; None where not all have one, or the buffers differ."""
 
-    def steps(place: sympy.Expr, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
+    def steps(access: Access, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
         loops = [*loop_variables("x", len(group.outer)), *loop_variables("r", len(group.inner))]
-        return [(stride_of(place, v), n) for v, n in zip(loops, group.full)]
+        return [(stride_of(access.index, v), n) for v, n in zip(loops, group.full)]
 
-    mine, theirs = steps(index, reduction), steps(other, pointwise)
+    if access.name != other.name:
+        return None
+    mine, theirs = steps(access, reduction), steps(other, pointwise)
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]

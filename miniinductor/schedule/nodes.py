@@ -44,6 +44,7 @@ class ScheduledNode(Protocol):
 
 
 Makers: TypeAlias = dict[ScheduledNode, set[ScheduledNode]]
+Pair: TypeAlias = tuple["Group", "Group"]
 
 
 @dataclass
@@ -120,7 +121,8 @@ class Group:
         return self.nodes[0].buffer.layout.device
 
     def over(self, outer: Sequence[Size], inner: Sequence[Size]) -> "Group":
-        """The same group over finer loops; a pointwise one perhaps over those of a reduction."""
+        """The same group over finer loops; a pointwise one perhaps over those of a reduction, whose
+        last are the inner ones."""
         nodes = []
         for node in self.nodes:
             # in a group with inner loops, a node without them runs over the outer ones alone
@@ -138,15 +140,15 @@ def node_of(buffer: Any) -> ExternNode | Group:
 
 
 def buffer_bytes(buffer: Buffer) -> int:
-    """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only
-    serves the scores."""
+    """Size in bytes, in the run that the graph was captured in (1 MiB where that is not known): for
+    heuristics and records."""
     numel = hint(math.prod(buffer.layout.size))
     return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
 
 
 def bytes_touched(name: str, nodes: Iterable[Any], buffer: Buffer) -> int:
-    """How many bytes of `buffer` these nodes read at most: each element once, and of an indirect
-    read one element for each iteration of its loops.  A library's kernel reads all of it."""
+    """How many bytes of the buffer `name` these nodes read at most: each element once, and of an
+    indirect read one element for each iteration of its loops.  A library's kernel reads all."""
     places = set()
     for body in (node.body for node in nodes if isinstance(node, Node)):
         for index in [access.index for access in body.reads() if access.name == name]:
@@ -169,9 +171,9 @@ def has_effect(buffer: Buffer) -> bool:
 
 
 class Schedule:
-    """What runs, in execution order: what goes from the scheduler to the code generators.  And what
-    every step of scheduling asks of one lowered graph: its buffers, which of them escape, and which
-    nodes must run before which."""
+    """What goes from the scheduler to the code generators: the nodes in execution order, and what
+    both ask of the lowered graph: its buffers, which of them escape, which nodes come before which.
+    """
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -179,7 +181,7 @@ class Schedule:
         self.overwritten: dict[str, str] = {}  # buffer -> the graph input whose memory it takes
         # every buffer by its name; inputs that are numbers, too
         self.buffers: dict[str, Buffer] = {**graph.inputs, **graph.buffers}
-        self.place = {b.name: i for i, b in enumerate(graph.operations)}
+        self.place = {b.name: i for i, b in enumerate(graph.operations)}  # in the graph's order
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
         # name -> names that come before: of eager kernels with an effect the one before it;
@@ -189,8 +191,12 @@ class Schedule:
     def __str__(self) -> str:
         return listing_of(self)
 
+    def in_memory(self) -> set[str]:
+        """What must be in memory after its kernel: what escapes, and what another node reads."""
+        return self.escaping.union(*[node.read_names for node in self.nodes])
+
     def makers(self, nodes: Sequence[ScheduledNode]) -> Makers:
-        """{node: the nodes that must run before it}, from must_follow."""
+        """{node: those of the nodes that must run before it}"""
         maker = {name: node for node in nodes for name in node.names}
         return {
             node: {maker[name] for name in self.must_follow(node, nodes) if name in maker} - {node}
@@ -198,8 +204,8 @@ class Schedule:
         }
 
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        """Names whose makers run before `node`: what it reads, what `before` says of it, and of a
-        scatter also who reads what its target held."""
+        """Names whose makers run before `node`: what it reads, what `before` says of it, and before
+        a scatter whoever reads what its target held until then."""
         names = node.read_names.union(*[self.before.get(name, ()) for name in node.names])
         for target in getattr(node, "targets", ()):
             names.update(
@@ -228,9 +234,6 @@ class Schedule:
 
 
 # --- as text --------------------------------------------------------------------------------------
-Pair: TypeAlias = tuple[Group, Group]
-
-
 @lines_of.register
 def extern_lines(node: ExternNode) -> list[str]:
     op = str(getattr(node.buffer, "op", "output of an eager kernel"))

@@ -17,10 +17,10 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
-After fusion, after_fusion.py decides what is written over existing memory, and joins alike kernels
-(`make_schedule` in compile.py calls both).  Mirrors torch/_inductor/scheduler.py.  Left out:
-templates (codegen/triton/products.py fuses around them afterwards), reordering for communication or
-peak memory.
+After fusion, after_fusion.py decides what is written over existing memory, and joins kernels that
+are alike (`make_schedule` in compile.py calls both).  Mirrors torch/_inductor/scheduler.py.  Left
+out: templates (codegen/triton/products.py fuses around them afterwards), reordering for
+communication or peak memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ class Scheduler:
         return kept[::-1]
 
     def must_stay(self, node: ScheduledNode) -> bool:
-        """Does the node do more than compute, or may it raise where eager does?"""
+        """Does the node do more than compute, or may it raise an error that eager raises, too?"""
         raises = not self.graph.checks.isdisjoint(node.names)
         if isinstance(node, Group):
             # positions that are known to be in range leave no instruction
@@ -113,10 +113,10 @@ class Scheduler:
     def fuse_round(
         self, nodes: list[ScheduledNode], decided: Decisions
     ) -> dict[ScheduledNode, Group]:
-        """{node: the group that it became part of}.  Sets `rank` to the nodes in their order.
+        """{node: the group that it became part of}.  Sets `rank` to the nodes' places in order.
 
-        After a fusion the graph is another one.  A pair that lies between or around the nodes that
-        were fused in this round is left to the next round, which looks at the new graph."""
+        A fusion changes the graph.  A pair that lies between or around the nodes that were fused in
+        this round is left to the next round, which looks at the new graph."""
         makers = self.schedule.makers(nodes)
         nodes = self.schedule.topological(nodes, makers)
         self.rank = {node: i for i, node in enumerate(nodes)}
@@ -195,22 +195,21 @@ class Scheduler:
 
     def combine(self, first: Group, second: Group) -> Group:
         """The fused group, or Refused."""
-        from .common_loops import ways
+        from .common_loops import ways  # (a graph of one kernel does without)
 
         self.check_kernel(first, second)
-        alike = first.is_reduction == second.is_reduction
         reasons = []
         for way in ways(first, second):
             try:
-                if alike or first.is_reduction:
-                    a, b = way(first, second)
-                else:  # ways are given the reduction first
+                if second.is_reduction and not first.is_reduction:  # ways take the reduction first
                     b, a = way(second, first)
+                else:
+                    a, b = way(first, second)
                 self.check_accesses(a, b)
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
                 reasons.append(str(refused))
-        # the one that says most names the elements that differ
+        # a reason that names two elements says more than one about loops
         raise Refused(max(reasons, key=lambda r: ("element" in r, bool(r))) or "their loops differ")
 
     def check_kernel(self, first: Group, second: Group) -> None:
@@ -233,8 +232,8 @@ class Scheduler:
             raise Refused("a scan goes element by element: so much work is faster in vectors")
 
     def check_scatters(self, first: Group, second: Group) -> None:
-        """Raise Refused where one of them scatters, unless the other is pointwise and touches
-        nothing of that.  In C++ the other would lose its vectors."""
+        """Raise Refused where one of them scatters: in C++ always, since the other would lose its
+        vectors; in Triton where there are inner loops, or the other touches what is scattered."""
         clashes = first.scattered & second.touched() or second.scattered & first.touched()
         is_plain = not (first.inner or second.inner or runs_once(first.device))
         if clashes or first.targets | second.targets and not is_plain:

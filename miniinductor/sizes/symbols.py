@@ -39,7 +39,17 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..options import Current
-from .expressions import INFINITY, Division, FloorDiv, Mod, Size, flatten, python_code, settled
+from .expressions import (
+    INFINITY,
+    Division,
+    FloorDiv,
+    Mod,
+    Size,
+    flatten,
+    never_negative,
+    python_code,
+    settled,
+)
 from .prover import UNKNOWN, Interval, exact_interval, interval
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
@@ -71,8 +81,8 @@ def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
     def of_part(part: sympy.Expr) -> Interval:
         if not part.is_Symbol:
             return interval(part, of_part)
-        size = ranges.get(part)
-        return (0, int(size) - 1) if isinstance(size, (int, sympy.Integer)) else UNKNOWN
+        end = size(ranges.get(part))
+        return (0, end - 1) if isinstance(end, int) else UNKNOWN
 
     low, high = of_part(expression)
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None
@@ -106,12 +116,21 @@ def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
     limits = bounds(expression, ranges)
     if limits is not None and isinstance(size, (int, sympy.Integer)):
         return bool(limits[0] >= 0 and limits[1] < size)
-    if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
+    if not rises(expression):
         return False
     highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
         {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
     )
     return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
+
+
+def rises(expression: sympy.Expr) -> bool:
+    """Is it highest where its loop variables and remainders are, for sure?  7 - i % 3 is not."""
+    plain = expression.replace(Mod, lambda a, b: sympy.Dummy(integer=True, nonnegative=True))
+    terms = sympy.Add.make_args(plain)
+    moving = [t for t in terms if not all(s.is_positive for s in t.free_symbols)]  # not of sizes
+    is_plain = not expression.has(sympy.Abs, sympy.Max, sympy.Min)
+    return is_plain and all(map(never_negative, moving))
 
 
 class Simplifier:
@@ -204,6 +223,7 @@ def size(n: Any) -> Any:
 
 
 def sizes(values: Iterable[Any]) -> tuple[Any, ...]:
+    """`size` of each."""
     return tuple(map(size, values))
 
 
@@ -336,13 +356,27 @@ def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:
     is not known."""
     expected: Size = 1
     dimensions = zip(sizes(strides), sizes(shape))
-    # from the innermost
+    # the innermost dimension first
     for stride, n in sorted(dimensions, key=lambda pair: [hint(n, 1 << 40) for n in pair]):
         if n == 1:
             continue
         if not same(stride, expected):
             return False
         expected = expected * n
+    return True
+
+
+def has_own_places(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Has each element of such a tensor a place of its own, whatever lies between them?  False
+    where that is not known."""
+    reach = 0
+    pairs = list(zip(strides, shape))
+    if not all(type(number) is int for pair in pairs for number in pair):
+        return False
+    for step, n in sorted(pairs):
+        if step <= reach and n > 1:
+            return False
+        reach += (n - 1) * step
     return True
 
 
@@ -374,19 +408,12 @@ def is_contiguous(tensor: torch.Tensor) -> bool:
     return same_sizes(tensor.stride()[::-1], expected[: tensor.dim()])
 
 
-def extent(size: Sequence[Size], stride: Sequence[Size], offset: Size = 0) -> int | None:
-    """One past the highest element that a view reaches, or None where sizes are symbolic."""
-    if any(n == 0 for n in size):
+def extent(shape: Iterable[Any], strides: Iterable[Any], offset: Size = 0) -> Size:
+    """One past the highest element that such a tensor reaches; 0 where it has none."""
+    shape = sizes(shape)
+    if 0 in shape:
         return 0
-    parts = [offset, *size, *stride]
-    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
-        return None
-    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
-
-
-def maximum(a: Any, b: Any) -> Any:
-    """The larger of two sizes."""
-    return size(sympy.Max(a, b))
+    return size(1 + offset + sum((n - 1) * step for n, step in zip(shape, sizes(strides))))
 
 
 # --- numbers again, when the graph runs -----------------------------------------------------------

@@ -128,7 +128,8 @@ excerpt(cpp_expressions.CppScope.temporary)
 # scope.
 #
 # Here is `exp` of the prelude. `fma(a, b, c)` is `a * b + c`, and `horner` evaluates a polynomial.
-# Adding `SHIFT` rounds a number to an integer. The last two lines multiply by a power of two:
+# Adding `SHIFT` rounds a number to an integer. `scaled(1.f, half)` is a power of two, so the last
+# line multiplies by two of them:
 
 # %%
 from pathlib import Path

@@ -64,20 +64,22 @@ def f(x, w):
     return Mine.apply(x, w).sin()
 """
 # in the forward and backward of a class; or with a `setup_context`
-TOGETHER = """
-@staticmethod
-def forward(ctx, x, w):
-    WRITE_F
-    ctx.save_for_backward(x, w)
-    ctx.scale = READ_F
-    return x * w * READ_F
+BACKWARD = """\
 @staticmethod
 def backward(ctx, g):
     x, w = ctx.saved_tensors
     WRITE_B
     return g * w * READ_B, (g * x * READ_B if ctx.needs_input_grad[1] else None)
 """
-APART = """
+TOGETHER = f"""
+@staticmethod
+def forward(ctx, x, w):
+    WRITE_F
+    ctx.save_for_backward(x, w)
+    ctx.scale = READ_F
+    return x * w * READ_F
+{BACKWARD}"""
+APART = f"""
 @staticmethod
 def forward(x, w):
     WRITE_F
@@ -86,12 +88,7 @@ def forward(x, w):
 def setup_context(ctx, inputs, output):
     ctx.save_for_backward(*inputs)
     ctx.scale = READ_F
-@staticmethod
-def backward(ctx, g):
-    x, w = ctx.saved_tensors
-    WRITE_B
-    return g * w * READ_B, (g * x * READ_B if ctx.needs_input_grad[1] else None)
-"""
+{BACKWARD}"""
 # what is read -> {change: statement}
 READS: dict[str, dict[str, str]] = {
     "number": {"other": "number = 7", "type": "number = 2.5", "gone": "del number"},

@@ -10,7 +10,8 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
 Functions of the prelude carry the ops' names, so that most families are one line here.
 
 bfloat16, float16 and float8 are 16 or 8 bits in memory, and floats while they are computed with.
-Eager rounds after each operation, and so do we; what is stored is rounded as it is stored.
+Eager rounds after each operation, and so do we, where bits may be lost: not after abs or maximum,
+which commute with rounding, and not again as a rounded value is stored.
 
 A body under a condition, which must not touch memory where that is false, is a branch:
 
@@ -25,6 +26,7 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -51,7 +53,6 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL_FLOATS.items()},
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
-ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
@@ -65,6 +66,12 @@ EXTREMES = {
     "argmin": "smaller",
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
+# which commute with rounding
+MONOTONE = {
+    *("-{}", "mini::abs({})", "{} ? {} : {}"),
+    *("mini::maximum<float>({}, {})", "mini::minimum<float>({}, {})"),
+}
+ARITHMETIC = {*MONOTONE, "{} {} {}"}
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -78,11 +85,17 @@ def compute_type(dtype: torch.dtype) -> str:
     return TYPES[dtype][1]
 
 
+def array_type(c_type: str) -> str:
+    """The type of the elements of an array: gcc takes bools one by one."""
+    return "uint8_t" if c_type == "bool" else c_type
+
+
 def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
     if dtype.is_floating_point:
-        return float_text(float(value), compute_type(dtype) == "double")
+        number = torch.tensor(float(value), dtype=dtype).item()
+        return float_text(number, compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
         # C has no negative numbers: it would negate 2^63
@@ -91,8 +104,6 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
 
 
 def float_text(value: float, is_double: bool) -> str:
-    if not is_double:
-        value = torch.tensor(value, dtype=torch.float32).item()
     if math.isfinite(value):
         return repr(value) if is_double else f"{value!r}f"
     name = "nan" if math.isnan(value) else "inf"
@@ -117,6 +128,8 @@ def combined(mode: str, there: str, value: Value, c_type: str) -> str:
 class CppScope(Scope):
     """The statements of one nesting level."""
 
+    place = ""  # of the element that is computed, where each value is an array
+
     def __init__(self, parent: "CppScope | None" = None, is_mask: bool = False):
         super().__init__(parent)
         self.lines: list[Statement] = []
@@ -132,10 +145,16 @@ class CppScope(Scope):
         """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))
         if name is None:
-            name = self.known[expression, c_type] = self.fresh("tmp")
+            new = self.fresh("tmp")
+            name = self.known[expression, c_type] = new + self.place
             makers = self.makers[name] = [playing.value]
-            self.lines.append(Line(f"const {c_type} {name} = {expression};", origin=makers))
+            target = self.declared(new, c_type)
+            self.lines.append(Line(f"{target} = {expression};", origin=makers))
         return name
+
+    def declared(self, name: str, c_type: str) -> str:
+        """What stands on the left where the value of that name is computed."""
+        return f"const {c_type} {name}"
 
     def add(self, line: str, origin: Any = None) -> None:
         """origin: what the line is for, if not for the instruction that is being played."""
@@ -143,30 +162,35 @@ class CppScope(Scope):
 
 
 class TableScope(CppScope):
-    """Values that depend on one loop variable only: each is an array, which is filled once before
-    the loops.  Positions and weights of resampling are such, and the deviations of channels.
+    """Values that depend on few loop variables only: each is an array, which is filled once before
+    the loops.  Positions and weights of resampling are such, the deviations of channels, and short
+    rows that are read many times.
 
     place: "[x0]", the element of an iteration."""
 
-    def __init__(self, parent: CppScope, place: str, count: int):
+    array = "mini::Table<{}> {}({});"
+
+    def __init__(self, parent: CppScope, place: str, count: int | str):
         super().__init__(parent)
         self.place, self.count = place, count
         self.arrays: list[Statement] = []
 
-    def temporary(self, expression: str, c_type: str) -> str:
-        array = self.fresh("tmp")
-        name = self.known[expression, c_type] = f"{array}{self.place}"
-        self.makers[name] = [playing.value]
-        self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
-        self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
-        return name
+    def declared(self, name: str, c_type: str) -> str:
+        self.arrays.append(Line(self.array.format(array_type(c_type), name, self.count)))
+        return name + self.place
+
+
+class SmallTable(TableScope):
+    """One on the stack."""
+
+    array = "{} {}[{}];"
 
 
 class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
-    only_moves: bool  # does the kernel compute nothing?
+    only_moves: bool  # does the kernel compute no 16-bit floats?
     buffers: Mapping[str, Buffer]
     scope: CppScope
     outside: CppScope  # statements per outer iteration
@@ -176,13 +200,26 @@ class CppExpressions(OpsHandler):
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
-    rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
+    # a float that fewer bits hold -> the one of which it was made, or itself
+    rounded: dict[str, str]
+    short_nan: set[str]  # floats of which a NaN has no lower bits, so that no rounding carries
 
     # -- names
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
         """The value of an expression of these parts; it changes where they do."""
-        inner = any(part.inner for part in parts if isinstance(part, Value))
-        return self.temporary(template.format(*parts), dtype, inner)
+        values = [part for part in parts if isinstance(part, Value)]
+        value = self.temporary(template.format(*parts), dtype, any(p.inner for p in values))
+        variable = {p.text for p in values[-2:] if p.number is None}
+        if template in ARITHMETIC and variable <= self.short_nan:
+            self.short_nan.add(value.text)
+        if dtype in SMALL_FLOATS and template in MONOTONE and variable <= self.rounded.keys():
+            wide = [replace(p, text=self.unrounded(p)) for p in values]
+            self.rounded[value.text] = self.make(template, torch.float32, *wide).text
+        return value
+
+    def unrounded(self, x: Value) -> str:
+        """The text of a value as it was before a dtype of fewer bits rounded it."""
+        return self.rounded.get(x.text, x.text) if x.dtype in SMALL_FLOATS else x.text
 
     def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
         """The value of a call of a function of the prelude.  of: the arguments of a template."""
@@ -214,9 +251,11 @@ class CppExpressions(OpsHandler):
     # -- 16-bit elements
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
-        dtype = self.buffers[name].layout.dtype
-        is_short = dtype in (torch.float16, torch.bfloat16)
-        return torch.int16 if self.only_moves and is_short else dtype
+        is_moved = self.only_moves and self.is_short(name)
+        return torch.int16 if is_moved else self.buffers[name].layout.dtype
+
+    def is_short(self, name: str) -> bool:
+        return self.buffers[name].layout.dtype in (torch.float16, torch.bfloat16)
 
     # -- indices at run time
     def indirect_indexing(
@@ -263,11 +302,11 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            rounds = f"mini::to_float(mini::to_{SMALL_FLOATS[dtype]}({{}}))"
-            if dtype is torch.float16:
-                rounds = "mini::round_float16({})"
-            value = self.make(rounds, dtype, wide)
+            of = "false" if dtype is torch.bfloat16 and wide.text in self.short_nan else ""
+            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide, of=of)
             self.rounded[value.text] = wide.text
+            if dtype is torch.bfloat16:
+                self.short_nan.add(value.text)
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)

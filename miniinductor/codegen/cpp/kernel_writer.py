@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import stride_of
+from ...ir.dependencies import Instruction, LoopBody
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -63,6 +63,7 @@ from .expressions import (
     SMALL_FLOATS,
     CppExpressions,
     CppScope,
+    SmallTable,
     TableScope,
     as_computed,
     combined,
@@ -85,7 +86,6 @@ from .statements import (
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
-MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 STACK_BYTES = 1 << 18  # for values between stages
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
@@ -115,13 +115,13 @@ class CppKernelWriter(CppExpressions):
         self.stored: list[str] = []
         self.read: list[str] = []
         self.reads_again = False  # may it read an element again, after results have been written?
-        self.rounded = {}
+        self.rounded, self.short_nan = {}, set()
         self.has_scatter = bool(group.targets)
-        self.only_moves = {i.op for n in group.nodes for i in n.body.walk()} <= MOVING
-        self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
-        self.outside = CppScope()  # statements per outer iteration
-        self.constants = self.outside  # statements before the loops, of no variable
-        self.tables: list[tuple[sympy.Symbol, TableScope]] = []
+        self.only_moves = all(self.moves_only(n.body) for n in group.nodes)
+        self.overwrites = not overwritten.keys().isdisjoint(group.names)
+        self.constants = CppScope()  # statements before the loops, of no variable
+        self.outside = CppScope(self.constants)  # statements per outer iteration
+        self.tables: list[tuple[dict, TableScope]] = []
         self.table_of = {}
         self.inner_symbols = set()
         self.accumulators: list[Any] = []  # (reductions.py)
@@ -130,7 +130,14 @@ class CppKernelWriter(CppExpressions):
         self.inner_variables = set()
         self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
-        self.scatter_is_row_wise = False  # does each lane write another element?
+
+    def moves_only(self, body: LoopBody) -> bool:
+        """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
+        loaded = {i.result for i in body.walk() if i.op == "load" and self.is_short(i.args[0])}
+        return all(
+            (i.op == "store" and self.is_short(i.args[0])) != loaded.isdisjoint(i.args)
+            for i in body.walk()
+        )
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -160,23 +167,27 @@ class CppKernelWriter(CppExpressions):
             found = [i for body in bodies for i in body.depending_only_on([v])]
             is_costly = any(i.op == "indirect_indexing" or price(i.op) > 1 for i in found)
             if is_costly and times >= 8 and longest(n) <= LONGEST_TABLE:
-                table = TableScope(self.outside, f"[{v}]", n)
-                self.tables.append((v, table))
-                self.table_of.update(dict.fromkeys(map(id, found), table))
-                self.outside = CppScope(table)
-        if self.tables:
-            constants = [id(i) for body in bodies for i in body.depending_only_on([])]
-            self.table_of.update(dict.fromkeys(constants, self.constants))
+                self.add_table({v: n}, found)
+        constants = [id(i) for body in bodies for i in body.depending_only_on([])]
+        self.table_of.update(dict.fromkeys(constants, self.constants))
+
+    def add_table(self, loops: dict[sympy.Symbol, Size], found: Iterable[Instruction]) -> None:
+        """Compute once what the instructions say, which depends on these loops only."""
+        place, count = flatten(loops, loops.values()), self.size(math.prod(loops.values()))
+        kind = SmallTable if isinstance(count, int) and count <= LONGEST_TABLE else TableScope
+        table = kind(self.outside, f"[{self.index(place)}]", count)
+        self.tables.append((loops, table))
+        self.table_of.update(dict.fromkeys(map(id, found), table))
+        self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
-        enough = -(-PARALLEL_WORK // plan.work_per_element)
-        self.parallel = config.openmp and not self.has_scatter
-        count = math.prod((*plan.outer, *plan.inner))
-        if isinstance(count, int):
-            self.parallel &= count >= enough
+        work = math.prod((*plan.outer, *plan.inner, plan.work_per_element))
+        self.parallel = config.openmp
+        if isinstance(work, int):
+            self.parallel &= work >= PARALLEL_WORK
         else:
-            self.threads_if = f"{self.size(count)} >= {enough}"
+            self.threads_if = f"{self.size(work)} >= {PARALLEL_WORK}"
 
     def plan_crossings(self) -> None:
         """Choose scratch buffers or memory for values that cross stages."""
@@ -197,11 +208,11 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        for variable, table in reversed(self.tables):
-            pragma = Pragma(simd=config.vectorize)
-            fill = self.vector_loop(variable, 0, table.count, table.lines, pragma)
-            loops = [*table.arrays, *fill, *loops]
-        return self.function([*self.constants.lines, *loops] if self.tables else loops)
+        for variables, table in reversed(self.tables):
+            lane, *around = [(v, 0, self.size(n)) for v, n in variables.items()]
+            fill = self.layout.along(*lane, table.lines)
+            loops = [*table.arrays, *nest(fill, around), *loops]
+        return self.function([*self.constants.lines, *loops])
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
@@ -291,18 +302,16 @@ class CppKernelWriter(CppExpressions):
 
     def simd(self) -> Pragma:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
-        if not config.vectorize or not self.lanes_are_free():
+        if not self.lanes_are_free():
             return Pragma()
         plan = self.plan
-        is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
+        is_long = plan.inner_count >= 1024 and plan.outer_count < 8
         if plan.is_pointwise and self.parallel and is_long and type(self.layout) is Plain:
             return Pragma("parallel for", True, condition=self.threads_if)
         return Pragma(simd=True)
 
     def lanes_are_free(self) -> bool:
-        """False where two lanes might write the same element, as in a scatter."""
-        is_free = not self.has_scatter or self.scatter_is_row_wise
-        return is_free and not self.group.has_scan
+        return config.vectorize and not self.layout.is_serial and not self.group.has_scan
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> str:
@@ -342,11 +351,17 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
+        if dtype.itemsize < 4 and self.inner_symbols & index.free_symbols:
+            element = f"mini::gathered({self.pointer(name, False)}, {self.index(index)})"
         wide = converted_together(self, "Widened", element, dtype, index)
-        return self.temporary(wide or as_computed(element, dtype), dtype, inner)
+        value = self.temporary(wide or as_computed(element, dtype), dtype, inner)
+        self.rounded.setdefault(value.text, value.text)
+        if dtype is torch.bfloat16:
+            self.short_nan.add(value.text)
+        return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        if value.text in self.pending_names():
+        if self.inner_variables and any(a.name == value.text for a in self.accumulators):
             self.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.dtype_of(name)
@@ -360,35 +375,31 @@ class CppKernelWriter(CppExpressions):
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
-        target, new = self.layout.element(name, index, True), value.text
+        target, new = self.layout.element(name, index, True), self.unrounded(value)
         if mode:
-            self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        elif dtype in SMALL_FLOATS:
-            new = self.rounded.get(new, new)
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
-        if dtype in SMALL_FLOATS and not wide:
+        if dtype is torch.bfloat16 and value.text in self.rounded and new in self.short_nan:
+            new = f"mini::upper_bfloat16({value})"
+        elif dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
-    def note_scatter(self, index: sympy.Expr) -> None:
-        """Does a scatter write another element in each lane?"""
-        lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
-        is_apart = lane is not None and stride_of(index, lane) not in (0, None)
-        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
-
     # -- reductions
-    def pending_names(self) -> set[str]:
-        return {a.name for a in self.accumulators} if self.inner_variables else set()
-
     def store_deferred(self, place: str = "") -> None:
         """Store the accumulators (their elements at `place`), once their loop has ended."""
         results = {a.name: a.result for a in self.accumulators}
         deferred, self.deferred = self.deferred, []
         for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
-                result = results[value.text](value.dtype, place)
-                self.store(name, index, Value(result, value.dtype), mode)
+                wide = torch.float32 if value.dtype in SMALL_FLOATS else value.dtype
+                result = Value(results[value.text](value.dtype, place), wide)
+                self.store(name, index, self.to_dtype(result, value.dtype), mode)
+
+    @property
+    def has_one_element(self) -> bool:
+        """Is there no loop of what is reduced, or scanned?"""
+        return self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
 
     def reduction(
         self,
@@ -400,9 +411,8 @@ class CppKernelWriter(CppExpressions):
     ) -> Value:
         from .reductions import ACCUMULATORS
 
-        is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         make = ACCUMULATORS[kind]
-        if is_one_element:  # nothing to reduce
+        if self.has_one_element:  # nothing to reduce
             return make.of_one(self, value, dtype)
         element_dtype = src_dtype if make.of_elements else dtype
         accumulator = make(self.outside.fresh("acc"), kind, element_dtype)
@@ -412,7 +422,7 @@ class CppKernelWriter(CppExpressions):
 
     def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
         """A running total: each iteration of the loop has a result of its own."""
-        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
+        if self.has_one_element:
             # 0 + -0.0 is 0.0
             plus_zero = Value(f"({value} + 0)", dtype, value.inner)
             return plus_zero if kind == "sum" else value
@@ -420,7 +430,10 @@ class CppKernelWriter(CppExpressions):
         start, added = {
             "sum": ("0", f"{total} + {value}"),
             "prod": ("1", f"{total} * {value}"),
-            "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
+            "logaddexp": (
+                f"-mini::inf, {total}_most = -mini::inf, {total}_rest = 0",
+                f"mini::logaddexp({total}_most, {total}_rest, {value})",
+            ),
         }[kind]
         self.outside.add(f"{compute_type(dtype)} {total} = {start};")
         self.scope.add(f"{total} = {added};")

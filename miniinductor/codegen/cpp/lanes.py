@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from ... import config
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
-from .expressions import ARRAY_TYPES, CppScope, compute_type
+from .expressions import CppScope, array_type, compute_type
 from .statements import BeforeLanes, Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -54,13 +53,17 @@ class Plain:
     def applies(self) -> bool:
         return True
 
+    @property
+    def is_serial(self) -> bool:
+        """May two iterations write the same element, as in a scatter?"""
+        return self.writer.has_scatter and type(self) is Plain
+
     def kernel_body(self) -> list[Statement]:
         """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
         writer, plan = self.writer, self.plan
         for name, array in writer.scratch.items():
-            c_type = compute_type(writer.buffers[name].layout.dtype)
-            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
-            writer.outside.add(declared, STACK)
+            element = array_type(compute_type(writer.buffers[name].layout.dtype))
+            writer.outside.add(f"{element} {array}[{plan.inner_count}];", STACK)
         for stage in plan.stages():
             inner_nodes = plan.nodes_of(stage, inner=True)
             if inner_nodes:
@@ -128,7 +131,7 @@ class Plain:
 
     def threads(self, count: int) -> Pragma:
         """What makes threads share so many loops."""
-        if not count or not self.writer.parallel:
+        if not count or not self.writer.parallel or self.is_serial:
             return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
@@ -173,7 +176,7 @@ class Lanes:
         """How many lanes."""
         writer = self.writer
         most = estimate(writer.plan.inner[-1:]) if self.accumulators else WIDTHS[0]
-        if not config.vectorize or not writer.lanes_are_free() or most < 8:
+        if not writer.lanes_are_free() or most < 8:
             return 1
         wanted = WIDTHS[0] if len(self.body) <= 16 else WIDTHS[1]  # (the compiler's time counts)
         return next(n for n in WIDTHS if n <= min(most, wanted))
@@ -212,8 +215,9 @@ class Lanes:
     ) -> list[Statement]:
         """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
+        most = count if isinstance(count, int) else self.width
         before = [
-            Line(s.text.format(self.width, count), origin=s.origin)
+            Line(s.text.format(most, count), origin=s.origin)
             for s in self.body
             if isinstance(s, BeforeLanes)
         ]
@@ -221,8 +225,8 @@ class Lanes:
         pragma = Pragma(simd=self.width > 1)
         lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
         if before:
-            start = Line(f"const int64_t {variable} = {first};", origin="the first lane")
-            lines = [Block([start, *before, *lines])]
+            start = Line("const int64_t k = 0;", origin="the first lane")
+            lines = [Block([start, place, *before, *lines])]
         after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
         return [*lines, *itertools.chain(*after)]
 

@@ -1,4 +1,4 @@
-"""How a C++ kernel's loops lie around what it computes: four layouts, of which each kernel has one.
+"""How a C++ kernel's loops lie around what it computes: five layouts, of which each kernel has one.
 
 In:   a writer that has its plan.  Out: what the outer loops run, the loops over r0, r1, ... of each
       stage, the outer loops, and the text of an element that is read.
@@ -18,7 +18,10 @@ thing each:
                 const float tmp0 = in0[x0 + 512*r0];
                 acc0[x0] = acc0[x0] + tmp0;
 
-    Columns are reduced in blocks, whole rows where they are short enough.
+    Columns are reduced in blocks, whole rows where they are short enough.  Short rows that are read
+    again and again, such as points whose distances from others are computed, are packed for that:
+
+        mini::Table<float> tmp1(16000);                 tmp1[1000*r0 + x1] = in1[r0 + 16*x1]
 
   * `Spread`: a reduction of much to little is itself spread over the threads.
 
@@ -46,6 +49,14 @@ thing each:
     Sizes that only the run knows, and loops of less than 8 iterations, have no tiles: their
     elements are read and written one by one.
 
+  * `Columns`: threads share the columns of a scatter of rows.
+
+        for (int64_t column = 0; column < 128; column += 32) {
+            const int64_t column_end = column + 32;
+            for (int64_t x0 = 0; x0 < 30000; x0++)
+                for (int64_t r0 = column; r0 < column_end; r0++)
+                    out0[r0 + 128*tmp3] = out0[r0 + 128*tmp3] + tmp0;
+
 `converted_together` says which float16 elements the lanes of a loop convert at once.
 
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
@@ -65,11 +76,11 @@ from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
-from ...sizes.symbols import Size, estimate, hint
+from ...sizes.symbols import Size, estimate, hint, quotient
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
-from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
-from .lanes import STACK, Plain, bound, longest
+from .expressions import CppScope, SmallTable, array_type, compute_type, memory_type
+from .lanes import STACK, Lanes, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -93,8 +104,7 @@ class Spread(Plain):
         writer, plan = self.writer, self.plan
         if plan.is_pointwise or writer.group.has_scan or not config.split_reductions:
             return False
-        few_over_much = plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
-        return writer.parallel and few_over_much
+        return writer.parallel and plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         return nest(body, self.outer_loops())
@@ -159,24 +169,36 @@ class Rows(Plain):
         """Does memory run along the last outer loop, rather than along the reduction's, in more
         reads than the other way round?"""
         writer, plan = self.writer, self.plan
-        if not config.row_reductions or plan.is_pointwise or not plan.outer:
+        is_apart = writer.group.has_scan or plan.is_pointwise
+        if is_apart or not config.row_reductions or plan.outer_count < 2:
             return False
-        if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
-            return False
-        reads = [
-            access
-            for body in plan.bodies.values()
-            for access in (body.reads() if body.inner else ())
-            # else one value per row (a mean, a weight): read once either way
-            if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
-        ]
-        return sum(map(self.direction, reads)) > 0
+        loops = zip([*plan.r, *plan.x], [*plan.inner, *plan.outer])
+        # the loops over rows that are packed: all but the one around the columns
+        self.copied = {v: size for v, size in loops if v not in plan.x[-2:-1]}
+        bodies = plan.bodies.values()
+        loads = (i for body in bodies for i in body.instructions if i.op == "load")
+        self.packed = [i for i in loads if self.is_packed(i.args[1])]
+        reads = [access for body in bodies if body.inner for access in body.reads()]
+        # (packed reads are among these, too: there they count as they lie in memory)
+        return 2 * len(self.packed) + sum(map(self.direction, reads)) > 0
 
     def direction(self, access: Access) -> int:
-        """1: memory runs along the columns; -1: along the rows."""
+        """1: memory runs along the columns; -1: along the rows.  What is the same in all rows, or
+        in all columns, is read once either way."""
         last = self.plan.x[-1], self.plan.r[-1]
         column, row = (int_or_none(stride_of(access.index, v)) for v in last)
-        return (column == 1 and row != 1) - (row == 1 and column != 1)
+        if 0 in (column, row) and not is_indirect(access.index):
+            return 0
+        return (column == 1) - (row == 1)
+
+    def is_packed(self, index: sympy.Expr) -> bool:
+        """Does it read short rows, the same ones in all iterations of the loop around the columns?
+        They are copied, so that they lie along the columns."""
+        plan = self.plan
+        if index.free_symbols != self.copied.keys() or stride_of(index, plan.x[-1]) == 1:
+            return False
+        again, columns = estimate(plan.outer[-2:-1]), estimate(plan.outer[-1:])
+        return again >= 32 and plan.inner_count <= 4 * columns
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -184,8 +206,8 @@ class Rows(Plain):
         blocks = 1
         if self.writer.parallel:
             blocks = max(1, torch.get_num_threads() // estimate(others))
-        kinds = [k for body in self.plan.bodies.values() for k in body.reduction_kinds()]
-        has_places = any(kind.startswith("arg") for kind in kinds)
+        bodies = self.plan.bodies.values()
+        has_places = any(k.startswith("arg") for body in bodies for k in body.reduction_kinds())
         self.shares = 1  # of rows, one for each thread
         if (
             isinstance(last, int)
@@ -199,6 +221,8 @@ class Rows(Plain):
 
     def kernel_body(self) -> list[Statement]:
         writer, plan = self.writer, self.plan
+        if self.packed:
+            writer.add_table(self.copied, self.packed)
         self.plan_blocks()
         column, size = plan.x[-1], writer.size(plan.outer[-1])
         # of all columns, or of those in a block
@@ -256,9 +280,8 @@ class Rows(Plain):
             if name in read_later:
                 value = writer.values[name]
                 array = self.arrays[name] = f"column{len(self.arrays)}"
-                c_type = compute_type(value.dtype)
-                declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.block_width}];"
-                lines.append(Line(declared, origin=STACK))
+                element = array_type(compute_type(value.dtype))
+                lines.append(Line(f"{element} {array}[{self.block_width}];", origin=STACK))
                 scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
         return lines + self.along(*self.columns, scope.lines)
 
@@ -266,7 +289,7 @@ class Rows(Plain):
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
         once = writer.outside.beside()  # the same in all rows and columns
-        table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
+        table = SmallTable(once, self.at, self.block_width)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
         found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
@@ -278,7 +301,6 @@ class Rows(Plain):
         for node in nodes:
             writer.play(node)
         accumulators = writer.accumulators
-        writer.table_of.clear()
 
         def columns(parts: "Sums") -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]
@@ -377,7 +399,8 @@ class Tiles(Plain):
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
-        return self.along("k", 0, self.counts[1], [place(self.plan.r[-1], "k"), *body])
+        lane, lanes = self.plan.r[-1], Lanes(self.writer, body, [], [])
+        return lanes.lanes_from(lane, f"{lane}_tile", self.counts[1])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
@@ -388,14 +411,39 @@ class Tiles(Plain):
         for (loop, size), count in zip(self.loops.items(), self.counts):
             loops.append((f"{loop}_block", 0, size, count))
             lines.append(bound(f"{loop}_tile", f"{loop}_block", size - count))
-        rows = nest([place(row, "i"), *body], [("i", 0, self.counts[0])])
+        place = f"const int64_t {row} = {row}_tile + i;"
+        first = Line(place, origin="which element of a tile comes next")
+        rows = nest([first, *body], [("i", 0, self.counts[0])])
         return nest([*lines, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
 
 
-def place(loop: sympy.Symbol, counter: str) -> Line:
-    """Says which iteration of the loop an element of a tile is."""
-    text = f"const int64_t {loop} = {loop}_tile + {counter};"
-    return Line(text, origin="which element of a tile comes next")
+# --- scatters -------------------------------------------------------------------------------------
+LINE = 16  # elements of a cache line, into which one thread alone writes
+
+
+class Columns(Plain):
+    """Threads share the columns of a scatter of rows: each goes through all rows, in order."""
+
+    def applies(self) -> bool:
+        """Does each lane write elements of its own, whatever the row?  It does if all other terms
+        of an index are multiples of the number of lanes."""
+        plan = self.plan
+        if not self.writer.has_scatter or not plan.r:
+            return False
+        others = [a.index - plan.r[0] for body in plan.bodies.values() for a in body.writes()]
+        return all(quotient(i.as_coeff_Add()[1], plan.inner[0]) is not None for i in others)
+
+    def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
+        return [(self.plan.r[0], "column", "column_end")]
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        size, count = self.writer.size(self.plan.inner[0]), self.plan.inner_count
+        width = min(-(-count // torch.get_num_threads() // LINE) * LINE, count)
+        last = f"column + {width}"
+        if size != count or count % width:  # (else the compiler knows how many lanes there are)
+            last = f"mini::minimum<int64_t>({last}, {size})"
+        columns = [Line(f"const int64_t column_end = {last};"), *nest(body, self.outer_loops())]
+        return nest(columns, [("column", 0, size, width)], self.threads(width < count))
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
@@ -406,18 +454,19 @@ def converted_together(
     lie beside it in memory; "" where each lane converts its own.  kind: `Widened` (to float, before
     the loop over lanes) or `Narrowed` (after it), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
-    if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
+    if dtype is not torch.float16 or not lane or vector_bits() < 512:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-    is_shared = writer.shares_lanes or writer.has_scatter or isinstance(writer.layout, Tiles)
-    is_free = not is_shared and writer.lanes_are_free()
+    is_free = writer.lanes_are_free() and not (writer.shares_lanes or writer.has_scatter)
     is_here = not writer.scope.is_mask and id(playing.value) not in writer.table_of
     is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
-    if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+    layout = writer.layout
+    is_beside = stride_of(index, lane) == 1 or type(layout) is Tiles and layout.is_transposed(index)
+    if not (is_long and is_free and is_here and is_known and is_beside):
         return ""
     array, texts = writer.outside.fresh("half"), writer.scope.lines
     texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
     return f"{array}.lanes[k]"
 
 
-LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
+LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Columns, Plain]  # as they are asked

@@ -1,7 +1,7 @@
 // Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.
 // Overloads of what the prelude takes from libm.
 //
-// exp and tanh, in float also log (Cephes) and erf (Eigen/XLA rationals, as published): a few ulp,
+// exp and tanh, in float also log, log1p and erf (Eigen/XLA rationals, as published): a few ulp,
 // right on NaN, inf, -0.0 and subnormals, and faster than SLEEF's, as they stand in the loop
 // itself.
 namespace mini {
@@ -17,8 +17,11 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) {
 }
 
 // --- exp -----------------------------------------------------------------------------------------
-// 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-constexpr float SHIFT = 12582912.f;
+// 1.5 * 2^23 + 254: adding it rounds to an integer, found in the low bits.  254 is twice the bias of
+// an exponent: half of these bits are the exponent of 2^(n/2)
+constexpr float SHIFT = 12583166.f;
+// x * 2^e
+OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
 // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
 OP float exp(float x0) {
     // For a NaN the polynomial is NaN.  Below -104 x becomes -176, for which both factors in the
@@ -27,58 +30,64 @@ OP float exp(float x0) {
     float x = x0 < -104.f ? -176.f : x0;
     int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, SHIFT));
     // n is at most 129.  GCC would make a branch of a second float limit
-    i = i > 0x4b400081 ? 0x4b400081 : i;
+    i = i > 0x4b40017f ? 0x4b40017f : i;
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f,
                      1.f, 1.f);
     // in two steps: right among subnormals and up to inf; of i the low bits count
-    int32_t one = 0x3f800000, half = i >> 1;
-    return p * bits<float>((half << 23) + one) * bits<float>(((i - half) << 23) + one);
+    int32_t half = i >> 1;
+    return p * scaled(0.f, half) * scaled(0.f, i - half);
 }
-// 2^n * (1 + p), the same in double: p keeps the digits of a small x
+// 2^n * (1 + p), the same in double: p keeps the digits of a small x, n + 2046 are low bits
 struct Power { int64_t n; double p; };
-OP Power power(double x0) {
-    constexpr double SHIFT = 0x1.8p52;
-    double x = x0 < -746. ? -1418.3 : x0;
-    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), zero = bits<int64_t>(SHIFT);
-    i = i > zero + 1025 ? zero + 1025 : i;
+OP Power power(double x) {
+    constexpr double SHIFT = 0x1.8p52 + 2046;
+    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT));
     double n = bits<double>(i) - SHIFT;
     double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
     double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06,
                       2.4801521317484083e-05, 1.9841269863042963e-04, 1.3888888917199863e-03,
                       8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
-    return {i - zero, fma(r * r, p, r)};
+    return {i, fma(r * r, p, r)};
 }
-OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
-OP double exp(double x) {
-    auto [n, p] = power(x);
+OP double exp(double x0) {
+    double x = x0 < -746. ? -1418.3 : x0;
+    auto [n, p] = power(x > 710. ? 710. : x);   // (a limit of n, an integer, takes longer)
     int64_t half = n >> 1;
-    return (1. + p) * two_to(half) * two_to(n - half);
+    return (1. + p) * bits<double>(half << 52) * bits<double>((n - half) << 52);
 }
 OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
     double x = 2. * __builtin_fabs(x0);
     auto [n, p] = power(x > 40. ? 40. : x);
-    double scale = two_to(n), y = fma(scale, p, scale - 1.);
+    double scale = bits<double>((n - 1023) << 52), y = fma(scale, p, scale - 1.);
     return __builtin_copysign(y / (y + 2.), x0);
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
 // --- log -----------------------------------------------------------------------------------------
-// Cephes logf: x = 2^e * (1 + m); log(1 + m) = m + y.  Large parts are added last
+// x = 2^e * (1 + m), m from -1/4 to 1/2; log(1 + m) = m + y, of which our own minimax fit (1e-9)
+// makes y.  Large parts are added last
+OP int32_t exponent(float x) { return (bits<int32_t>(x) - 0x3f400000) >> 23; }
+OP float log_of(float x, float e, float m) {
+    float z = m * m;
+    float p = horner(m, 3.7672933e-2f, -9.1161914e-2f, 1.1700661e-1f, -1.2727778e-1f, 1.427624e-1f,
+                     -1.6655296e-1f, 1.9999605e-1f, -2.5000164e-1f, 3.333334e-1f);
+    float y = fma(e, -2.12194440e-4f, fma(p * m, z, -0.5f * z));
+    y = fma(e, 0.693359375f, m + y);
+    y = x == 0.f ? -inf : y;
+    y = x < 0.f ? nan : y;
+    return x < inf ? y : x;
+}
 OP float log(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
-    int32_t b = bits<int32_t>(x), power = (b - 0x3f3504f3) >> 23;
-    float m = bits<float>((uint32_t)b - ((uint32_t)power << 23)) - 1.f, z = m * m;
-    float e = (float)power - (tiny ? 23.f : 0.f);
-    float p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
-                     1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
-                     3.3333331174e-1f);
-    float y = fma(p * m, z, -0.5f * z);
-    y = fma(e, 0.693359375f, m + fma(e, -2.12194440e-4f, y));
-    y = x0 == 0.f ? -inf : y;
-    y = x0 < 0.f ? nan : y;
-    return x0 < inf ? y : x0;
+    int32_t e = exponent(x);
+    return log_of(x0, e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
+}
+OP float log1p(float x) {                       // m = x / 2^e + (1 / 2^e - 1): no digit of x is lost
+    int32_t e = exponent(1.f + x);
+    float m = scaled(x, -e) + fma(.25f, scaled(4.f, -e), -1.f);
+    return __builtin_copysignf(log_of(1.f + x, e, m), x);
 }
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
@@ -107,9 +116,12 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
 }
 
 // --- scans ---------------------------------------------------------------------------------------
-OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
-    double low = minimum(a, b), high = maximum(a, b);
-    if (low == high && !__builtin_isfinite(low)) return a;
-    return __builtin_log1p(__builtin_exp(low - high)) + high;
+// log(exp(x0) + exp(x1) + ...), one x more each time: log(exp(most) * (1 + rest)) of the largest x.
+// (One exp and one log1p, of which neither waits for that of the element before.)
+OP double logaddexp(double& most, double& rest, double x) {
+    double far = x == most ? 0. : x - most, next = exp(-abs(far));
+    rest = (far > 0. ? rest * next : rest) + next;
+    most = maximum(most, x);
+    return most + log1p(rest);
 }
 }  // namespace mini

@@ -42,7 +42,10 @@ VECTORS(SLEEF) SLEEF1(sin, _u35) SLEEF1(cos, _u35) SLEEF1(erfc, _u15)
 SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
 #endif
 
-extern "C" { float sinf(float); float cosf(float); double sin(double); double cos(double); }
+extern "C" {
+    float sinf(float); float cosf(float); double sin(double); double cos(double);
+    void* aligned_alloc(uint64_t, uint64_t); void free(void*);
+}
 
 namespace mini {
 #define INLINE __attribute__((always_inline))
@@ -154,9 +157,14 @@ template <class T> OP T minimum(T a, T b) { T m = a > b ? b : a; return b != b ?
 // --- 16-bit floats: memory holds 16 bits, arithmetic is float ------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
-    uint32_t u = bits<uint32_t>(x);
-    return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+OP bfloat16 upper_bfloat16(float x) { return (bfloat16)(bits<uint32_t>(x) >> 16); }
+// To the nearest, ties to even.  any_nan: may x be a NaN of which this makes another number?
+template <bool any_nan = true> OP float round_bfloat16(float x) {
+    uint32_t u = bits<uint32_t>(x), near = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+    return bits<float>(any_nan && x != x ? 0x7fc00000u : near);
+}
+OP bfloat16 to_bfloat16(float x) {              // (16 bits are chosen faster than 32)
+    return x != x ? (bfloat16)0x7fc0u : upper_bfloat16(round_bfloat16<false>(x));
 }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product,
@@ -182,7 +190,8 @@ OP name to_##name(float x) {                                                    
     uint32_t shifted = bits<uint32_t>(shift), sign = bits<uint32_t>(x) >> (32 - width);           \
     uint32_t y = bits<uint32_t>(size + shift) - shifted + (shifted >> left) - first;              \
     return (name)(uint##width##_t)((x != x ? none : y) | (sign & 1u << (width - 1)));             \
-}
+}                                                                                                 \
+template <class T> OP float round_##name(T x) { return to_float(to_##name(x)); }
 SMALL_FLOAT(float16, 16, 13, 0x8fffe000u, 0x1p112f, 0x7c00u,
             65536.f, 0x38800000u, 0x1fa00u, 0x7e00u)
 SMALL_FLOAT(float8_e4m3fn, 8, 20, 0x87f00000u, 0x1p120f, 0x7fu,
@@ -197,7 +206,7 @@ OP float round_float16(float x) {
 // loop, or written after it.  (gcc makes vectors of the processor's conversions in no loop; `asm`
 // would keep accumulators in memory.)
 #ifdef __AVX512BW__
-typedef short Halves __attribute__((vector_size(32), aligned(2)));
+typedef short Halves __attribute__((vector_size(32), aligned(2), may_alias));
 typedef float Floats __attribute__((vector_size(64)));
 #ifdef __clang__
 #define HALVES Halves*
@@ -206,11 +215,12 @@ typedef float Floats __attribute__((vector_size(64)));
 #endif
 OP int first_lanes(int64_t n) { return n < 16 ? (1 << n) - 1 : -1; }    // a mask
 template <int most> struct Widened {
-    alignas(64) float lanes[most];
+    alignas(64) float lanes[(most + 15) / 16 * 16];
     INLINE Widened(const float16* from, int64_t n) {
         for (int64_t k = 0; k < n; k += 16) {
             Halves x{};
-            x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, first_lanes(n - k));
+            if (n - k >= 16) x = *(Halves*)(from + k);  // (the other one keeps sums in memory)
+            else x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, first_lanes(n - k));
             *(Floats*)(lanes + k) = __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4);
         }
     }
@@ -218,7 +228,7 @@ template <int most> struct Widened {
 template <int most> struct Narrowed {
     float16* to;
     int64_t n;
-    alignas(64) float lanes[most];
+    alignas(64) float lanes[(most + 15) / 16 * 16];
     INLINE ~Narrowed() {
         for (int64_t k = 0; k < n; k += 16) {
             Halves x = __builtin_ia32_vcvtps2ph512_mask(*(Floats*)(lanes + k), 0, Halves{}, -1);
@@ -227,6 +237,14 @@ template <int most> struct Narrowed {
     }
 };
 #endif
+
+// --- elements of less than 32 bits that lie apart -------------------------------------------------
+// The processor gathers words of 32 bits: that in which the element lies (of no other page) is read.
+typedef uint32_t __attribute__((may_alias)) Word;
+template <class T> OP T gathered(const T* in, uint64_t i) {
+    uint64_t at = (uint64_t)(in + i);
+    return (T)(*(const Word*)(at & ~3ull) >> at % 4 * 8);
+}
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of
@@ -247,6 +265,14 @@ OF_LANES(prod, a * b)
 OF_LANES(max, maximum(a, b))
 OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
+
+// --- values that are computed once, for each iteration of some loops ------------------------------
+template <class T> struct Table {
+    T* values;
+    Table(int64_t n) : values((T*)aligned_alloc(64, (n * sizeof(T) | 63) + 1)) {}
+    ~Table() { free(values); }
+    operator T*() { return values; }
+};
 
 // --- axes that change places ---------------------------------------------------------------------
 // out[c][r] = in[r][c].  Up to 16 x 16 elements are interleaved, half with half, four times: gcc

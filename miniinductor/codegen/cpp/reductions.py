@@ -22,7 +22,7 @@ import torch
 
 from ...ir.loops import playing
 from ..kernels import Value, limit
-from .expressions import ARRAY_TYPES, EXTREMES, compute_type, constant_text
+from .expressions import EXTREMES, array_type, compute_type, constant_text
 from .statements import Bound, Branch, Line, Statement, nest
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Accumulator:
 
     def arrays(self, width: Bound) -> list[Line]:
         """Declare and initialise an array of accumulators, one for each column."""
-        c_type = ARRAY_TYPES.get(self.c_type, self.c_type)
+        c_type = array_type(self.c_type)
         texts = [
             f"{c_type} {self.name}[{width}];",
             f"for (int64_t k = 0; k < {width}; k++) {self.name}[k] = {self.initial};",
@@ -121,6 +121,10 @@ class Extreme(Accumulator):
 
     of_elements = True
 
+    def take(self, writer: "CppKernelWriter", value: Value, place: sympy.Expr) -> None:
+        """The largest of rounded elements is the largest element, rounded."""
+        self.term = writer.unrounded(value)
+
     @property
     def initial(self) -> str:
         return constant_text(limit(self.dtype, self.kind.endswith("max")), self.dtype)
@@ -137,8 +141,7 @@ class PlaceOfExtreme(Extreme):
     at: str = ""  # its place
 
     def take(self, writer: "CppKernelWriter", value: Value, place: sympy.Expr) -> None:
-        super().take(writer, value, place)
-        self.element, self.at = self.term, writer.index(place)
+        self.element, self.at = value.text, writer.index(place)
         self.term = self.of(self.element)
 
     def of(self, element: str) -> str:
@@ -161,9 +164,9 @@ class PlaceOfExtreme(Extreme):
 
     def arrays(self, width: Bound) -> list[Line]:
         """Elements and places of the columns' extremes: gcc makes vectors of no structures."""
-        best, first, c_type = self.name, super().initial, compute_type(self.dtype)
+        best, first, element = self.name, super().initial, array_type(compute_type(self.dtype))
         texts = [
-            f"{ARRAY_TYPES.get(c_type, c_type)} {best}[{width}];",
+            f"{element} {best}[{width}];",
             f"int64_t {best}_at[{width}];",
             f"for (int64_t k = 0; k < {width}; k++) {best}[k] = {first}, {best}_at[k] = 0;",
         ]
@@ -180,9 +183,8 @@ class PlaceOfExtreme(Extreme):
         return f"mini::{EXTREMES[self.kind]}({a}, {b})"
 
     def lanes(self, prefix: str, width: int) -> list[Line]:
-        c_type = compute_type(self.dtype)
-        declared = f"{ARRAY_TYPES.get(c_type, c_type)} {self.renamed(prefix).name}[{width}];"
-        return [Line(declared, origin=self.origin)]
+        element, array = array_type(compute_type(self.dtype)), self.renamed(prefix).name
+        return [Line(f"{element} {array}[{width}];", origin=self.origin)]
 
     def in_lane(self, prefix: str) -> Line:
         return Line(f"{self.renamed(prefix).name}[k] = {self.element};", origin=self.origin)

@@ -129,7 +129,7 @@ def source_key(kernel: Kernel, source: str) -> str:
 
 
 def source_file(source: str) -> str:
-    """A kernel must stand in a file: Triton reads its text."""
+    """The path of a file with this kernel: Triton reads a kernel's text from its file."""
     path = os.path.join(disk().folder(), f"triton_{digest(source)[:24]}.py")
     if not os.path.exists(path):
         write_whole(path, source.encode())
@@ -137,7 +137,7 @@ def source_file(source: str) -> str:
 
 
 def keep(name: str, content: bytes) -> None:
-    """Write it.  Raises CompilerError where that fails."""
+    """Write a file to the cache on disk.  Raises CompilerError where that fails."""
     try:
         disk().write(name, content)
     except ours(OSError) as error:
@@ -150,9 +150,9 @@ _lock = threading.RLock()
 
 
 def start_workers(count: int) -> None:
-    """Start worker processes, at most one per processor that this process may use.  Started before
-    kernels are written they are ready when those are: Triton takes a second to import and to look
-    at itself."""
+    """Start worker processes, at most one per processor that this process may use.  They are ready
+    when kernels are written if they start before that: Triton takes a second to import and to hash
+    its own files."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     with _lock:
         while len(_workers) < min(count, len(os.sched_getaffinity(0))):
@@ -222,8 +222,8 @@ def answer_of(worker: subprocess.Popen, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Compile, and keep the machine code under the jobs' names: {name: error} of those that
-    failed.  Raises CompilerError."""
+    """Compile, and keep the machine code on disk: {name: error} of the jobs that failed.  Raises
+    CompilerError."""
     unique = {job["kept"]: job for job in jobs}  # kernels may share machine code
     answers = compile_all(list(unique.values()))
     for name, answer in answers.items():
@@ -235,12 +235,11 @@ def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 # --- on a GPU -------------------------------------------------------------------------------------
 class Assumed(NamedTuple):
-    """What machine code may assume.  pointers, sizes: all are multiples of 16 (bytes; elements), so
-    that 16 bytes are moved at once."""
+    """What machine code may assume: multiples of 16 let it move 16 bytes at once."""
 
-    pointers: bool = True
-    sizes: bool = False
-    wide: bool = False  # nothing: indices of 64 bits
+    pointers: bool = True  # all are multiples of 16 bytes
+    sizes: bool = False  # all are multiples of 16 elements
+    wide: bool = False  # some index needs 64 bits
 
 
 class CudaCode:
@@ -253,6 +252,7 @@ class CudaCode:
         self.capability = properties.major * 10 + properties.minor
         about = f"{properties.name} {importlib.metadata.version('triton')}"
         self.identity = (strip_comments(source, "#"), self.launch.pointers, about)
+        self.here = self.assumed(self.launch.hints)  # of this run's sizes
         # cubin -> (loaded function, what a launch needs to know)
         self.functions: dict[str, tuple[int, dict[str, Any]]] = {}
         self.configs: list[Config] = list(self.launch.configs)
@@ -270,7 +270,7 @@ class CudaCode:
         return self.file(cfg, cfg.num_stages, *assumed, suffix=".cubin")
 
     def assumed(self, values: Sequence[int]) -> Assumed:
-        """What holds of aligned tensors with these sizes."""
+        """What holds for aligned tensors with these sizes."""
         if not self.launch.symbols:
             return Assumed()
         multiples = all(n % 16 == 0 for n in values)
@@ -278,23 +278,23 @@ class CudaCode:
 
     def jobs(self) -> list[dict[str, Any]]:
         """What has to be compiled before the first call: every configuration for this run's sizes,
-        the first one for others, too."""
-        here = self.assumed(self.launch.hints)
-        wanted = [(cfg, here) for cfg in self.configs]
-        wanted.append((self.configs[0], here._replace(sizes=False)))
+        and the first one for other sizes, too."""
+        wanted = [(cfg, self.here) for cfg in self.configs]
+        wanted.append((self.configs[0], self.here._replace(sizes=False)))
         missing = [one for one in dict.fromkeys(wanted) if disk().read(self.cubin(*one)) is None]
         return [self.job(*one) for one in missing]
 
     def job(self, cfg: Config, assumed: Assumed) -> dict[str, Any]:
         launch, blocks = self.launch, dict(cfg.blocks)
         types = {p: "*" + SIGNATURE[dtype] for p, dtype in launch.pointers.items()}
-        types |= {s: "i64" if assumed.wide else "i32" for s in launch.symbols}
+        sizes = list(map(str, launch.symbols))
+        types |= dict.fromkeys(sizes, "i64" if assumed.wide else "i32")
         aligned = [*launch.pointers] if assumed.pointers else []
         source = with_wide_indices(self.source, blocks) if assumed.wide else self.source
         return {
             "path": source_file(source),
             "name": self.kernel.summary + "_kernel",
-            "aligned": [*aligned, *launch.symbols] if assumed.sizes else aligned,
+            "aligned": [*aligned, *sizes] if assumed.sizes else aligned,
             "signature": types | {b: "constexpr" for b in blocks},
             "constants": blocks,
             "num_warps": cfg.num_warps,
@@ -358,16 +358,18 @@ class CudaCode:
 
     # -- the best configuration --------------------------------------------------------------------
     def choose(self, errors: Mapping[str, str]) -> None:
-        """Load; where there are several configurations, time them."""
+        """Load the configurations; time them, if there are several; set `best`.
+
+        errors: name of a cubin -> why it could not be compiled."""
         loaded: dict[Config, Callable] = {}
         reason: object = None
-        here = self.assumed(self.launch.hints)
         for cfg in self.configs:
-            if self.cubin(cfg, here) in errors:
-                reason = errors[self.cubin(cfg, here)]
+            name = self.cubin(cfg, self.here)
+            if name in errors:
+                reason = errors[name]
                 continue
             try:
-                loaded[cfg] = self.load(cfg, here, self.launch.hints)
+                loaded[cfg] = self.load(cfg, self.here, self.launch.hints)
             except ours(OSError, RuntimeError) as error:  # it needs more than a processor has
                 reason = error
         if not loaded:
@@ -380,7 +382,7 @@ class CudaCode:
             keep(self.best_file, str(self.best).encode())
 
     def timed(self, loaded: Mapping[Config, Callable]) -> Mapping[Config, float]:
-        """Milliseconds of each configuration."""
+        """Milliseconds of each configuration; without memory for that, their places in the list."""
         hints = self.launch.hints
         _, extents = self.launch.at(*hints)
         dtypes = self.launch.pointers.values()
@@ -393,8 +395,8 @@ class CudaCode:
 
 
 def example(numel: int, dtype: torch.dtype, device: int) -> torch.Tensor:
-    """Normal numbers, of a generator of their own (the user's must not notice); indices 0, which
-    are in range."""
+    """A tensor to time a kernel with: normal numbers, of a generator of their own, since the user's
+    must not advance; indices are 0, which is in range."""
     flat = torch.zeros(numel, dtype=dtype, device=device)
     generator = torch.Generator(flat.device).manual_seed(0)
     is_wide = dtype.is_floating_point and dtype not in FLOAT8
@@ -402,8 +404,8 @@ def example(numel: int, dtype: torch.dtype, device: int) -> torch.Tensor:
 
 
 def event_times(calls: Mapping[Config, OfStream]) -> dict[Config, float]:
-    """Milliseconds of each call(stream), in turns of a drawn order, the lower quartile: what
-    disturbs can only add, and what one leaves in the cache helps the next."""
+    """The lower quartile of each call's milliseconds, since disturbances only add time.  The calls
+    take turns in a random order, since what one leaves in the cache helps the next."""
     stream, order = torch.cuda.current_stream(), random.Random(0)
     pairs: dict[Config, list] = {cfg: [] for cfg in calls}
     for _ in range(ROUNDS):

@@ -1,7 +1,7 @@
 """Tile ops in, Triton expressions out: types, constants, and one rule per op or family of ops.
 
-In:   `Tile`s (a name in the generated code, its dtype, the axes it varies along).  Out: `Tile`s;
-      what has to be computed is named through `self.make`.
+In:   `Tile`s (a name in the generated code, its dtype, the axes along which it varies).  Out:
+      `Tile`s; `self.make` names each computed value and writes its line.
 
     >>> x = Tile("tmp0", torch.float32, frozenset("x"))
     >>> writer.add(x, Tile("1.5", torch.float32, is_literal=True))        # tmp1 = tmp0 + 1.5
@@ -42,7 +42,7 @@ INFIX = INFIX_OF_ALL | {
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
 # The others are CUDA's libdevice's: exp, too, since tl.exp is 15 ulp off at 88; libdevice's costs
-# two more FMAs.  A kernel whose results all have 16 bits takes the short forms below: 15 ulp of
+# two more FMAs.  A kernel whose results all have 16 bits takes these short forms instead: 15 ulp of
 # float32 are 0.0002 of bfloat16's ulp, 0.002 of float16's.
 COARSE = {"exp": "tl.exp({})", "sqrt": "tl.sqrt({})"}
 # eager's CUDA kernels multiply by the reciprocal of a number that is known beforehand, too
@@ -51,9 +51,9 @@ RECIPROCALS = (1e-30, 1e30)
 
 @functools.cache
 def templates(dtype: torch.dtype) -> dict[str, str]:
-    """The ops of one operand that are more than a call by their own name."""
+    """The ops of one operand that are no call of libdevice."""
     kind = triton_type(compute_dtype(dtype))
-    return {
+    return {op: f"tl.{op}({{}})" for op in IN_TRITON} | {
         # Triton's unary minus is 0 - x, which loses the sign of zero
         "neg": "{} * -1.0" if dtype.is_floating_point else "-{}",
         "bitwise_not": "~{}",
@@ -121,7 +121,7 @@ class TritonExpressions(OpsHandler):
         return self.solid(result) if dtype is torch.float64 else result
 
     def spread(self, value: Tile) -> str:
-        """The value as a tile along all axes."""
+        """The value as a tile along all axes, as text."""
         if value.axes == self.plan.all_axes(True):
             return str(value)
         return f"tl.broadcast_to({value}, {self.plan.shape()})"
@@ -200,7 +200,7 @@ class TritonExpressions(OpsHandler):
 
     # -- control -----------------------------------------------------------------------------------
     def alike(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
-        """At most one of two operands is a bare literal."""
+        """Two operands of which at most one is a bare literal: one of them has a dtype."""
         return (self.solid(a) if b.is_literal else a), b
 
     def where(self, condition: Tile, a: Tile, b: Tile) -> Tile:
@@ -231,17 +231,16 @@ class TritonExpressions(OpsHandler):
         template = templates(x.dtype).get(op)
         if self.is_coarse and x.dtype is not torch.float64:
             template = COARSE.get(op, template)
-        if template is None and op in IN_TRITON:
-            template = f"tl.{op}({{}})"
         if template is None:
             return self.called(f"libdevice.{'rint' if op == 'round' else op}", x)
         return self.make(template, x.dtype, x)
 
     def signbit(self, x: Tile) -> Tile:
+        x = self.solid(x)
         if not x.dtype.is_floating_point:
-            return self.make("{} < 0", torch.bool, self.solid(x))
+            return self.make("{} < 0", torch.bool, x)
         bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
-        return self.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, self.solid(x))
+        return self.make(f"{{}}.to({bits}, bitcast=True) < 0", torch.bool, x)
 
     def reciprocal(self, x: Tile) -> Tile:
         return self.truediv(self.constant(1.0, x.dtype), self.solid(x))
@@ -288,7 +287,7 @@ class TritonExpressions(OpsHandler):
 
 
 def extremum(op: str, dtype: torch.dtype) -> str:
-    """NaN wins."""
+    """The template of "maximum" or "minimum"; NaN wins."""
     if dtype is torch.bool:
         return "{} | {}" if op == "maximum" else "{} & {}"
     if dtype.is_floating_point:
@@ -297,7 +296,7 @@ def extremum(op: str, dtype: torch.dtype) -> str:
 
 
 def as_narrow(text: str, dtype: torch.dtype) -> str:
-    """What Triton reduces or scans of integers of 8 or 16 bits has 32, and so have maxima in some
-    versions."""
+    """An expression converted back to integers of 8 or 16 bits: Triton's reductions and scans of
+    them have 32 bits, and so have maxima in some versions."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
     return f"{text}.to({triton_type(dtype)})" if narrow else text

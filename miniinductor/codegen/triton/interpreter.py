@@ -1,5 +1,5 @@
-"""What Triton's interpreter lacks: libdevice, rounding to bfloat16, reductions with functions of
-one's own in reasonable time.
+"""What Triton's interpreter lacks: libdevice, rounding to bfloat16, fast reductions with functions
+of one's own, and a check of addresses.
 
 In:   the file of a kernel.  Out: its function, to be called as `function[grid](...)` with CPU
       tensors.
@@ -8,8 +8,8 @@ In:   the file of a kernel.  Out: its function, to be called as `function[grid](
 
 The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in
 for libdevice's; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it
-in halves, as a GPU does, instead of element by element; indices are
-checked, and every address.
+in halves, as a GPU does, instead of element by element; indices are checked, and so is every
+address.
 """
 
 import dataclasses
@@ -23,7 +23,6 @@ import torch
 from ...devices import FLOAT8
 from ...sizes.symbols import extent
 from ...toolchain import CompilerError
-from .tile_plan import is_interpreting
 
 # functions of libdevice that torch has not, or calls otherwise
 OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
@@ -172,17 +171,15 @@ def mend_scalars(interpreter: Any) -> None:
 def load_interpreted(path: str, name: str) -> "CheckedKernel":
     """The interpreted function `name` of the file.  Raises CompilerError if triton was imported
     without the interpreter."""
-    if not is_interpreting():
-        raise CompilerError("set TRITON_INTERPRET=1 before triton is imported")
     from triton.runtime import interpreter
 
-    mend(interpreter)
     names: dict[str, Any] = {"__name__": name}
     with open(path) as file:
         exec(compile(file.read(), path, "exec"), names)
     function, tl = names[name], names["tl"]
     if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
-        raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
+        raise CompilerError("set TRITON_INTERPRET=1 before triton is imported")
+    mend(interpreter)
     names["libdevice"] = Libdevice()
     names |= {name: getattr(names["libdevice"], name) for name in OTHERWISE}
     return CheckedKernel(function, interpreter._interpreter)

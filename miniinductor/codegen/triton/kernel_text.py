@@ -25,7 +25,7 @@ import torch
 
 from ...devices import e4m3_most
 from ...ir.loops import Buffer, playing
-from ...records import Marked, indent
+from ...records import indent
 from ..kernels import Scope, marked
 
 Axes: TypeAlias = frozenset[str]
@@ -48,11 +48,8 @@ class Tile:
 @dataclass(frozen=True)
 class Line:
     text: str
-    # as that of codegen/cpp/statements.py's Line
+    # what it computes, as `marked` (codegen/kernels.py) takes it; else what is being played
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
-
-    def marked(self) -> Marked:
-        return marked(self.text, self.origin)
 
 
 @dataclass
@@ -67,6 +64,7 @@ Code: TypeAlias = Line | Loop
 
 
 def noted(line: str, comment: str) -> str:
+    """A line with its comment in a column of comments."""
     return f"{line:66}  # {comment}" if comment else line
 
 
@@ -77,6 +75,7 @@ def noted_line(text: str, origin: Any = None) -> Line:
 
 
 def plain(texts: Iterable[str], origin: Any) -> list[Line]:
+    """Lines of one origin that do not say which FX node they compute."""
     return [Line(text, origin=origin) for text in texts]
 
 
@@ -98,11 +97,11 @@ class TileScope(Scope):
 
 
 def texts(code: Iterable[Code]) -> list[str]:
-    """The body as text."""
+    """The lines as text."""
     found: list[str] = []
     for piece in code:
         if isinstance(piece, Line):
-            found.append(piece.marked())
+            found.append(marked(piece.text, piece.origin))
         else:
             found.append(marked(piece.header, "a loop"))
             found += indent(texts(piece.body))
@@ -229,13 +228,14 @@ class Memory:
     read: list[str] = field(default_factory=list)
 
     def place(self, name: str) -> str:
-        """The buffer that holds it: an input that is written in place, or its own."""
+        """The buffer whose memory holds it: an input that is written in place, or its own."""
         return self.overwritten.get(name, name)
 
     def dtype(self, name: str) -> torch.dtype:
         return self.buffers[name].layout.dtype
 
     def pointer(self, name: str, written: bool) -> str:
+        """The parameter that points to it, named when it is first read or written."""
         name = self.place(name)
         if name not in self.pointers:
             kind = "out" if written else "in"

@@ -4,31 +4,23 @@ In:   a scheduler `Group` and the names whose values must be in memory afterward
       source, the buffers it takes, and a `Launch`: how many programs, which block sizes to try.
 
     @triton.jit
-    def softmax_0(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
-        # in0: arg0_1, float32[16384, 4096];  out0: buf2, float32[16384, 4096]
-        x0 = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]      # 16384 rows
-        r0 = tl.arange(0, RBLOCK)[None, :]                                  # 4096, all in one tile
-        tmp0 = tl.load(in0 + (4096*x0 + r0))
-        # buf0: amax
-        tmp1 = tl.reduce(tmp0, 1, larger)[:, None]
+    def sub_exp_sum_dim_int_list_div_0(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+        # in0: arg0, float32[16384, 4096]
+        # out0: buf2, float32[16384, 4096] = div: model.py:12
+        x0 = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]      # x: 16384
+        r0 = tl.arange(0, RBLOCK)[None, :]                                  # r: 4096
+        # buf0
+        tmp0 = tl.load(in0 + (r0 + 4096*x0))                                # amax_default
+        tmp1 = tl.reduce(tmp0, 1, larger)[:, None]                          # amax_default
         ...
 
-One program computes one tile; a value is a tile, or broadcasts to one, and knows the axes along
-which it varies:
+One program computes one tile (tile_plan.py has the kinds of tiles).  A value is a tile, or
+broadcasts to one, and knows the axes along which it varies.  A looped kernel has one loop over r
+for each stage (kernel_plan.py), and computes again what a later stage needs of an earlier one's
+elements; but it finds max(v) and sum(exp(v - max)) in one pass, as the online softmax does.
 
-    pointwise     [XBLOCK]            every loop flattened into x
-    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
-                                      lines
-    reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
-                                      looped: r in steps of RBLOCK; a loop per *stage*: a reduction
-                                      ends a stage, and what a later stage needs of an earlier one's
-                                      elements is computed again; max(v) and sum(exp(v - max)) are
-                                      found in one pass: the online softmax
-                                      either: both, for rows of symbolic length
-
-Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
-sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
-is known, a row of symbolic length is one tile if it fits.  Left out: descending to CTA clusters.
+Symbolic sizes are arguments after the pointers: blocks are chosen by hints, and masks stay where no
+divisibility is known.  Left out: clusters of programs (CTAs) that share memory.
 
 Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).
 """
@@ -77,19 +69,21 @@ class TritonKernelWriter(TritonExpressions):
         self,
         group: Group,
         buffers: Mapping[str, Buffer],
-        keep: Sequence[str] | set[str],
-        order: Order = {},
-        overwritten: Mapping[str, str] = {},
+        keep: set[str],
+        order: Order,
+        overwritten: Mapping[str, str],
     ):
+        """keep: names whose values must be in memory afterwards; overwritten: buffer -> the input
+        whose memory it takes."""
         super().__init__()
         self.group, self.order = group, order
-        self.memory = Memory(buffers, set(keep), overwritten)
-        self.is_coarse = all(self.memory.dtype(name) in NARROW for name in self.memory.keep)
+        self.memory = Memory(buffers, keep, overwritten)
+        self.is_coarse = all(self.memory.dtype(name) in NARROW for name in keep)
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
         self.last: list[Line] = []  # stores over memory that the kernel reads
         self.node = ""  # whose body is played
-        self.replaying = False  # for its value alone
+        self.replaying = False  # is it played for its value alone, which is not stored again?
         self.row: dict[str, Accumulator] = {}  # of the loop over r that is written, by name
         # stores of their results, for after the loop: (buffer, index, value, mode, instruction)
         self.deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = []
@@ -131,20 +125,26 @@ class TritonKernelWriter(TritonExpressions):
 
     def launch(self) -> Launch:
         plan, memory, places = self.plan, self.memory, self.places()
-        pointers = {parameter: memory.dtype(name) for parameter, name in places}
         extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
-        return Launch(plan.sizes, plan.configs, pointers, self.asserts, extents)
+        numbers = map(sympy.sympify, [*plan.sizes.values(), *extents])
+        symbols = sorted(self.symbols.union(*[n.free_symbols for n in numbers]), key=str)
+        return Launch(
+            sizes=plan.sizes,
+            configs=plan.configs,
+            pointers={parameter: memory.dtype(name) for parameter, name in places},
+            asserts=self.asserts,
+            extents=extents,
+            symbols=symbols,
+            hints=[hint(symbol, 1) for symbol in symbols],
+        )
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
         launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
-        numbers = map(sympy.sympify, [*launch.sizes.values(), *launch.extents])
-        symbols = sorted(self.symbols.union(*[n.free_symbols for n in numbers]), key=str)
-        launch.symbols = tuple(symbol.name for symbol in symbols)
-        launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
+        symbols = launch.symbols
         blocks = [block for block, _ in launch.configs[0].blocks]
         constants = [f"{block}: tl.constexpr" for block in blocks]
-        parameters = ", ".join([*launch.pointers, *launch.symbols, *constants])
+        parameters = ", ".join([*launch.pointers, *map(str, symbols), *constants])
         names = [node.buffer.name for node in nodes]
         listing = Listing.of(
             [
@@ -180,12 +180,12 @@ class TritonKernelWriter(TritonExpressions):
         return [Marked.of(line, reason="a comment") for line in lines]
 
     def reads_again(self) -> bool:
-        """A loop may read a value again, and for a second result it may be loaded twice, in other
-        threads."""
+        """May a kernel of these read something after it has written a result?  A loop may read a
+        value again, and for a second result other threads may load it again."""
         return self.group.is_reduction or len(self.memory.stored) > 1
 
     def grid_lines(self) -> list[Line]:
-        """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
+        """Index lines of the axes that the grid runs over, and of r where a row is one tile."""
         first, *others = self.plan.axes
         if self.plan.kind == "tile":  # x first: programs that run together write whole rows
             tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
@@ -204,18 +204,19 @@ class TritonKernelWriter(TritonExpressions):
         self.plan.bodies[node.name].play(self)
 
     def replay(self, name: str) -> Tile:
-        """The value of an element of an earlier loop: cheaper computed than stored."""
-        before = (self.node, self.replaying)
-        self.node, self.replaying = name, True
+        """The value of an element of an earlier loop, computed again rather than stored: all of
+        the tile, since what stands after a masked block may use it, too."""
+        before = self.node, self.replaying, self.mask
+        self.node, self.replaying, self.mask = name, True, None
         self.plan.bodies[name].play(self)
-        self.node, self.replaying = before
+        self.node, self.replaying, self.mask = before
         return self.values[name]
 
     def write_stage(self, stage: int) -> None:
         """A loop over r for the inner nodes of a stage, then what follows per row."""
         plan = self.plan
         inner = plan.nodes_of(stage, inner=True)
-        # other elements are computed where they are needed
+        # other elements are computed where a needed one reads them
         needed = [n for n in inner if n.is_reduction or n.name in self.memory.keep]
         if needed:
             self.write_loop(needed)
@@ -223,6 +224,7 @@ class TritonKernelWriter(TritonExpressions):
             self.play(node)
 
     def write_loop(self, nodes: Sequence[Node]) -> None:
+        """A loop over the tiles of a row, and after it the columns of the nodes that reduce."""
         plan, outside = self.plan, self.outside
         self.scope = TileScope(outside)
         for node in nodes:
@@ -235,11 +237,7 @@ class TritonKernelWriter(TritonExpressions):
         header = f"for r_start in tl.range(0, {end}, RBLOCK, num_stages=STAGES):"
         updates = [line for accumulator in self.row.values() for line in accumulator.update()]
         outside.code.append(Loop(header, [*plan.axes[1].lines("r_start"), *inside, *updates]))
-        self.values = {
-            name: value
-            for name, value in self.values.items()
-            if name not in plan.makers or "r" not in value.axes
-        }
+        self.values = {name: v for name, v in self.values.items() if "r" not in v.axes}
         row, deferred, self.row, self.deferred = self.row, self.deferred, {}, []
         for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
@@ -247,8 +245,8 @@ class TritonKernelWriter(TritonExpressions):
 
     # -- tiles of memory ---------------------------------------------------------------------------
     def element(self, name: str, index: sympy.Expr, axes: Axes, written: bool) -> tuple[str, Axes]:
-        """The pointers to elements, and which of them exist, as arguments of a load or a store: a
-        tile that varies along `axes` at least; and the axes along which the index does."""
+        """(the pointers to elements: a tile that varies along `axes` at least; the axes along which
+        the index does)"""
         pointer, (text, own) = self.memory.pointer(name, written), self.index(index)
         if not own and axes:
             text = f"tl.full({self.plan.shape(axes)}, {text}, tl.int64)"
@@ -366,11 +364,11 @@ class TritonForeachWriter(TritonKernelWriter):
     """Several groups of the same body as one function: that of the first part, in which each
     program finds out which part its block belongs to.
 
-        def foreach_adam_kernel(in0_0, out0_0, in0_1, out0_1, XBLOCK: tl.constexpr):
+        def foreach_exp_0(in0_0, out0_0, in0_1, out0_1, XBLOCK: tl.constexpr):
             block = tl.program_id(0)
             first, size, in0, out0 = 0, 65536, in0_0, out0_0
-            here = block >= 65536 // XBLOCK
-            first = tl.where(here, 65536 // XBLOCK, first); size = tl.where(here, 256, size); ...
+            here = block >= 64                                          # 65536 / 1024
+            first = tl.where(here, 64, first); size = tl.where(here, 256, size); ...
 
     The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each
     of them.  The idea is torch's multi_tensor_apply."""

@@ -18,8 +18,9 @@ Left out: the choice between template and library by measuring, batches of produ
 prologues, split-K, TMA descriptors.
 """
 
+import graphlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,7 @@ import sympy
 import torch
 
 from ... import config
+from ...devices import recomputes
 from ...ir.dependencies import int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
 from ...passes import library_layouts
@@ -65,8 +67,9 @@ for start in range(0, {k}, KBLOCK):
 class FusedProduct:
     """A library product and the pointwise group that reads it, if there is one, as one kernel."""
 
-    def __init__(self, product: ExternNode, group: Group | None):
-        self.product, self.buffer = product, kernel_of(product)
+    def __init__(self, product: ExternNode, group: Group | None = None):
+        assert isinstance(product.buffer, ExternKernel)
+        self.product, self.buffer = product, product.buffer
         self.group = group or Group([], sizes_of(self.buffer), ())
         self.replaced: list[ExternNode | Group] = [product, group] if group else [product]
         self.nodes = [product, *self.group.nodes]
@@ -78,6 +81,11 @@ class FusedProduct:
     def device(self) -> torch.device:
         return self.buffer.layout.device
 
+    def within(self, nodes: Sequence[ScheduledNode]) -> list[ScheduledNode]:
+        """The nodes, in which this one stands for those that it replaces."""
+        last = self.replaced[-1]
+        return [self if n is last else n for n in nodes if n is last or n not in self.replaced]
+
 
 @lines_of.register
 def product_lines(fused: FusedProduct) -> list[str]:
@@ -85,82 +93,84 @@ def product_lines(fused: FusedProduct) -> list[str]:
 
 
 def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
-    """The schedule's nodes, matrix products and what follows them as one where no library kernel
-    does the product well.
+    """The schedule's nodes, in which a `FusedProduct` stands for a matrix product that no library
+    kernel does well, and for what follows it.
 
     What was decided stands in `record.fusions`."""
     nodes = list(schedule.nodes)
     for node in schedule.nodes:
-        if isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS:
-            if config.matmul_templates == "always" or has_unaligned_rows(kernel_of(node)):
-                nodes = with_product(node, nodes, schedule, record)
+        if isinstance(node, ExternNode) and isinstance(node.buffer, ExternKernel):
+            is_wanted = config.matmul_templates == "always" or has_unaligned_rows(node.buffer)
+            if is_wanted and is_computable(node.buffer, schedule.buffers):
+                nodes = with_follower(FusedProduct(node), nodes, schedule, record).within(nodes)
     return nodes
 
 
-def with_product(
-    extern: ExternNode, nodes: list[ScheduledNode], schedule: Schedule, record: CompileRecord
-) -> list[ScheduledNode]:
-    """The nodes with this product by the template, if that can be; with what follows, if that can
-    be."""
-    readers = [n for n in nodes if extern.names[0] in n.read_names]
-    follower = readers[0] if readers and isinstance(readers[0], Group) else None
-    fused, reason = FusedProduct(extern, follower), "the kernel continues from the product's tiles"
-    if not is_computable(fused.buffer, schedule.buffers):
-        return nodes
-    if follower is not None:
-        try:
-            check_epilogue(extern, follower, nodes, schedule.overwritten)
-        except Refused as refused:
-            fused, reason = FusedProduct(extern, None), str(refused)
-        is_one, names = len(fused.replaced) == 2, "+".join(follower.names)
-        record.fusions.append(FusionDecision(extern.names[0], names, is_one, "template", reason))
-    place = fused.replaced[-1]
-    return [fused if n is place else n for n in nodes if n is place or n not in fused.replaced]
-
-
-def kernel_of(node: ExternNode) -> ExternKernel:
-    """The eager kernel that a product is."""
-    assert isinstance(node.buffer, ExternKernel)
-    return node.buffer
+def with_follower(
+    alone: FusedProduct, nodes: list[ScheduledNode], schedule: Schedule, record: CompileRecord
+) -> FusedProduct:
+    """The product with the first kernel that reads it, if the template can continue with that."""
+    name = alone.buffer.name
+    follower = next((n for n in nodes if name in n.read_names), None)
+    if not isinstance(follower, Group):
+        return alone
+    fused, reason = FusedProduct(alone.product, follower), ""
+    try:
+        check_epilogue(fused, nodes, schedule)
+    except Refused as refused:
+        reason = str(refused)
+    record.fusions.append(
+        FusionDecision(
+            first=name,
+            second="+".join(follower.names),
+            fused=not reason,
+            category="template",
+            reason=reason or "the kernel continues from the product's tiles",
+        )
+    )
+    return alone if reason else fused
 
 
 def has_unaligned_rows(product: ExternKernel) -> bool:
-    """A result whose rows begin at odd addresses, made of operands whose rows do not: a library
-    kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the
-    template, 0.91 ms padded, 3.3 ms as they are)."""
-    is_ours = product.layout.device.type == "cuda" or config.cpu_backend == "triton"
-    if product.op is not aten.mm.default or not is_ours:
+    """Is the result one whose rows begin at odd addresses, made of operands whose rows do not?  A
+    library kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms
+    from the template, 0.91 ms padded, 3.3 ms as they are)."""
+    if product.op is not aten.mm.default:
         return False
     a, b = [(v.size, v.stride) for v in product.args[:2]]
     return library_layouts.suits_template(product.layout.dtype, a, b)
 
 
 def is_computable(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> bool:
-    """Can the template compute this product?  (Scaled products and symbolic sizes stay library
-    calls.)"""
+    """Is it a product that the template can compute?  (Library calls remain: scaled products,
+    symbolic sizes, and a CPU's products beside a GPU's.)"""
+    if buffer.op not in PRODUCTS or buffer.kwargs:
+        return False
     *_, a, b = buffer.args
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
     numbers = [int_or_none(n) for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
-    is_known = not buffer.kwargs and None not in numbers and 0 not in (*a.size, *b.size)
-    return is_known and len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
+    is_known = None not in numbers and 0 not in (*a.size, *b.size)
+    is_kind = len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
+    return is_known and is_kind and recomputes(buffer.layout.device)
 
 
-def check_epilogue(
-    extern: ExternNode, group: Group, nodes: Sequence[ScheduledNode], overwritten: Collection[str]
-) -> None:
-    """Does the group use the product's elements one by one, in the product's own loops?"""
-    if any(name in overwritten for name in group.names):
+def check_epilogue(fused: FusedProduct, nodes: Sequence[ScheduledNode], schedule: Schedule) -> None:
+    """Raise Refused unless the group uses the product's elements one by one, in the product's own
+    loops, and may run when the product does."""
+    group, sizes = fused.group, sizes_of(fused.buffer)
+    if not schedule.overwritten.keys().isdisjoint(group.names):
         raise Refused("what follows overwrites an input, which other tiles may still read")
     if group.is_reduction or group.has_scan or group.targets:
         raise Refused("what follows reduces, scans or scatters")
-    if not all(n is group or not (extern.read_names & getattr(n, "targets", set())) for n in nodes):
-        raise Refused("an operand is written later")
-    sizes = sizes_of(kernel_of(extern))
     if common_loops(group.outer, sizes) is None:
         raise Refused(f"their loops differ: {sizes} and {group.outer}")
     element = flatten(loop_variables("x", len(group.outer)), group.outer)
-    if any(access.index != element for access in group.reads if access.name == extern.names[0]):
+    if any(access.index != element for access in group.reads if access.name == fused.buffer.name):
         raise Refused("the product is read at other elements than the loops'")
+    try:
+        schedule.topological(fused.within(nodes))
+    except graphlib.CycleError:
+        raise Refused("what follows needs a kernel that writes over an operand") from None
 
 
 def sizes_of(product: ExternKernel) -> tuple[int, ...]:
@@ -169,7 +179,7 @@ def sizes_of(product: ExternKernel) -> tuple[int, ...]:
 
 
 class MatmulWriter(TritonKernelWriter):
-    """Fills in the template.  fused: a FusedProduct."""
+    """Fills in the template, and writes what follows the product."""
 
     def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
@@ -234,8 +244,8 @@ class MatmulWriter(TritonKernelWriter):
             self.play(node)
 
     def linear(self, place: Layout | BufferView) -> sympy.Expr:
-        """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
-        shape."""
+        """The offset of the loops' element, in the product's layout or in a view (a bias) that
+        broadcasts to its shape."""
         axes = self.plan.axes[2 - len(place.size) :]
         offset = sympy.sympify(place.offset)
         for axis, stride, size in zip(axes, place.stride, place.size):

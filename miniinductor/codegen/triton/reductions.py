@@ -1,8 +1,8 @@
-"""Reductions on a GPU: long ones of the loop IR in two steps, before anything is scheduled; and
-those of tiles: one step of a loop over a row, and how its partial results become a column.
+"""Reductions on a GPU, two subjects: before anything is scheduled, long reductions of the loop IR
+are cut into two steps; in a kernel, partial results of a row's tiles become a column of results.
 
-In:   an `ir.Graph` for a GPU.  Out: the same graph, rewritten in place, each change noted in the
-      record.
+Two steps.  In: an `ir.Graph` for a GPU.  Out: the same graph, rewritten in place, each change noted
+in the record.
 
     few outputs of many elements: one kernel would have few programs, which read much
         sum over 2^26 elements            ->  partial[1024] = sums of 65536 each;  sum of partial
@@ -14,8 +14,8 @@ In:   an `ir.Graph` for a GPU.  Out: the same graph, rewritten in place, each ch
 Positions of extremes (argmax) stay as they are: one program for each output.  Symbolic sizes: as
 many chunks as the sizes of the first call ask for, of a symbolic length.
 
-In:   the value that is reduced.  Out: lines: a declaration before the loop, an update in it, and a
-      column [XBLOCK, 1] after it; where a row is one tile, only the column.
+In a kernel.  In: the value that is reduced.  Out: lines: a declaration before the loop, an update
+in it, and a column [XBLOCK, 1] after it; where a row is one tile, only the column.
 
     acc0 = tl.full([XBLOCK, RBLOCK], 0.0, tl.float32)
     for r_start in tl.range(0, 65536, RBLOCK, num_stages=STAGES):
@@ -24,9 +24,10 @@ In:   the value that is reduced.  Out: lines: a declaration before the loop, an 
     tmp1 = tl.sum(acc0, 1)[:, None]
 
 Two kinds of reduction need another one's result, and still read their elements once: `m2` (squared
-deviations from the mean) and `sumexp` (of v - max).  Each lane keeps a mean or a maximum of its
-own, and its sum relative to that (`Deviations`, `SumOfExp`). Mirrors `Reduction.create`,
-`num_splits` and `create_multilayer` in torch/_inductor/ir.py.
+deviations from the mean) and `sumexp` (of v - max).  Each element of the tile keeps a mean or a
+maximum of its own, and its sum relative to that (`Deviations`, `SumOfExp`).
+
+Mirrors `Reduction.create`, `num_splits` and `create_multilayer` in torch/_inductor/ir.py.
 """
 
 import math
@@ -75,6 +76,7 @@ NEUTRAL = {"sum": 0, "m2": 0, "sumexp": -math.inf, "prod": 1, "any": False}
 
 
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
+    """Cut long reductions into two steps, in place."""
     operations: list[Any] = []
     known: Known = {}
     for buffer in graph.operations:
@@ -88,30 +90,20 @@ def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
 def split(
     buffer: ComputedBuffer, graph: Graph, record: CompileRecord, known: Known
 ) -> list[ComputedBuffer]:
-    """The reduction in two steps where one kernel would have few programs, or would read memory in
-    short runs; else as it is."""
+    """[the reduction]; or its two steps, where one kernel would have few programs or would read
+    memory in short runs.  known: the two steps of other reductions of the same elements."""
     data = buffer.data
     outputs, elements = (hint(numel(sizes), 0) for sizes in (data.ranges, data.reduction_ranges))
     if outputs * elements < LEAST_ELEMENTS or elements < LEAST_ROWS or data.kind[:3] == "arg":
         return [buffer]
-    data, run = in_order_of_memory(buffer)
-    body = trace(buffer).simplify_loops()
+    body = trace(buffer)
+    data, run = along_memory(data, body)
+    body = body.simplify_loops()
     columns = run > 1 or reads_along_outputs([body], body.x, body.r)
-    if columns:
-        outputs, elements = outputs * run, elements // run
-        wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
-        enough = ENOUGH_COLUMNS
-    else:
-        wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
-        enough = PROCESSORS if elements > PERSISTENT else ENOUGH_ROWS
-    if run == 1 and (wanted < 2 or outputs >= enough):
+    chunks = chunks_of(outputs, elements, run, columns)
+    if not chunks:
         return [buffer]
-    wanted = max(wanted, 1)
-    # whole chunks, and of whole tiles, need no masks
-    chunks = rows_before(body, graph) or max(
-        range((wanted + 1) // 2, wanted + 1),
-        key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
-    )
+    chunks = rows_before(body, graph) or chunks
     record.notes.append(
         f"{buffer.name}: {numel(data.ranges)} outputs of {numel(data.reduction_ranges)} elements "
         f"each are too few, or lie apart: reduced in {chunks * run} parts"
@@ -133,9 +125,29 @@ def split(
     return parts
 
 
+def chunks_of(outputs: int, elements: int, run: int, columns: bool) -> int:
+    """Into how many chunks the elements of each output are cut; 0 where one kernel has enough
+    programs for all, and no short runs to read."""
+    if columns:
+        outputs, elements = outputs * run, elements // run
+        wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
+        enough = ENOUGH_COLUMNS
+    else:
+        wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
+        enough = PROCESSORS if elements > PERSISTENT else ENOUGH_ROWS
+    if run == 1 and (wanted < 2 or outputs >= enough):
+        return 0
+    wanted = max(wanted, 1)
+    # whole chunks, and of whole tiles, need no masks
+    return max(
+        range((wanted + 1) // 2, wanted + 1),
+        key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
+    )
+
+
 def rows_before(body: LoopBody, graph: Graph) -> int:
-    """How many rows there are, if a number of each was reduced before and is read here, as in
-    (x / x.sum(1)).sum(): with a chunk for each row, all of that is one kernel.  Else 0."""
+    """How many rows there are, if this reduction of all rows reads an earlier reduction of each, as
+    in (x / x.sum(1)).sum(): with a chunk for each row, all of that is one kernel.  Else 0."""
     rows = body.inner[0] if len(body.inner) == 2 and not body.outer else 0
     if not isinstance(rows, int) or not ENOUGH_ROWS <= rows < LEAST_ELEMENTS:
         return 0
@@ -153,11 +165,11 @@ def numel(sizes: Iterable[Size]) -> Size:
     return math.prod(size(n) for n in sizes)
 
 
-def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
-    """The reduction with its dimensions in the order of memory; and the length of its last one, if
-    that is a short run of memory between those of other outputs (as a group's channels are in a
-    channels-last image), else 1."""
-    body, data = trace(buffer), buffer.data
+def along_memory(data: Reduction, body: LoopBody) -> tuple[Reduction, int]:
+    """(the reduction with its reduced dimensions in the order of memory, run).
+
+    run: the length of the last of them, if it is a short piece of memory between those of other
+    outputs (as a group's channels are in a channels-last image), else 1."""
     order = [body.r.index(r) for r in stride_order(body, "r")]
 
     def element(index: Index, rindex: Index) -> Value:
@@ -176,9 +188,9 @@ def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
 
 
 def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> list[ComputedBuffer]:
-    """[the results of parts of a reduction, the result of those].  A part is one of `chunks` pieces
-    of all reduced dimensions but the last `run` elements, which are parts of their own.  The pieces
-    are dimension `place` of the partial results, the run their last one."""
+    """[a reduction of each part, the reduction of those].  If run > 1, each element of the last
+    reduced dimension is a part of its own.  The other dimensions are cut into `chunks` parts.  In
+    the partial results chunks are dimension `place`, and the run is the last dimension."""
     data, name = buffer.data, f"{buffer.name}_chunks"
     ranges, reduced = [size(n) for n in data.ranges], [size(n) for n in data.reduction_ranges]
     runs = reduced[-1:] if run > 1 else []
@@ -216,11 +228,11 @@ def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> l
 def about_in_two_steps(
     buffer: ComputedBuffer, other: ComputedBuffer, *how: int
 ) -> list[ComputedBuffer]:
-    """As `in_two_steps`, for sums about another reduction, `other`: those of the parts, about the
-    parts of that.
+    """As `in_two_steps`, for sums about another reduction: other is its second step.
 
-        m2          within the parts, and of their means; parts of different lengths: in two passes
-        sumexp      times exp(the part's maximum - the maximum)"""
+    m2          of each part about its mean, and of the parts' means about the mean; where parts
+                have different lengths, of all elements about the mean, in a second pass
+    sumexp      of each part about its maximum, times exp(the part's maximum - the maximum)"""
     data = buffer.data
     part, whole = in_two_steps(buffer, *how)
     count, each = numel(data.reduction_ranges), numel(part.data.reduction_ranges)
@@ -253,7 +265,8 @@ def about_in_two_steps(
 
 
 def term(handler: Any, kind: str, value: Any, about: Any, count: Any) -> Any:
-    """What is summed up, of an element and the sum (of so many elements) or maximum of all."""
+    """What an element adds to m2 or sumexp.  about: the sum of all `count` elements, or their
+    maximum."""
     if kind == "sumexp":
         return handler.exp(handler.sub(value, about))
     away = handler.sub(value, handler.truediv(about, count))
@@ -320,8 +333,7 @@ def scan_of(kind: str, dtype: torch.dtype) -> Scan:
 
 
 class Accumulator:
-    """A reduction under way: its tile of partial results, or, where the row is one tile, the row
-    itself."""
+    """A reduction under way: its tile of partial results; or, where a row is one tile, the row."""
 
     def __init__(
         self,
@@ -335,13 +347,14 @@ class Accumulator:
         """element: of what is reduced; dtype: of the result."""
         self.writer, self.kind, self.dtype = writer, kind, dtype
         self.element = compute_dtype(element)
+        self.type = triton_type(self.element)
         integer = None if element.is_floating_point else INTEGER_REDUCERS.get(kind)
         self.reducer = integer or REDUCERS["sum" if kind in ABOUT else kind]
         self.start = literal(neutral(kind, self.element), self.element)
         self.has_index = kind.startswith("arg")
-        self.row_mask = writer.plan.axes[1].mask
-        row = writer.plan.axes[1].numel
-        is_narrow = isinstance(row, int) and row < LARGEST_INT32
+        row = writer.plan.axes[1]
+        self.row, self.row_mask = row.numel, row.mask
+        is_narrow = isinstance(self.row, int) and self.row < LARGEST_INT32
         self.index_type = "tl.int32" if is_narrow else "tl.int64"  # of positions in a row
         self.name = writer.outside.fresh("acc")
         self.names = f"{self.name}, {self.name}_index" if self.has_index else self.name
@@ -354,11 +367,11 @@ class Accumulator:
         self.origin = playing.value
 
     def running(self) -> Tile:
-        """What stands for the result in the loop."""
+        """What stands for the result inside of the loop, where only a store may name it."""
         return Tile(self.name, self.dtype, frozenset("xr"))
 
     def declaration(self) -> Line:
-        full = f"tl.full({self.shape}, {self.start}, {triton_type(self.element)})"
+        full = f"tl.full({self.shape}, {self.start}, {self.type})"
         if self.has_index:
             full += f", tl.full({self.shape}, {LARGEST_INT32}, {self.index_type})"
         return Line(f"{self.names} = {full}", origin=self.origin)
@@ -374,7 +387,7 @@ class Accumulator:
         return [Line(f"{self.names} = {text}", origin=self.origin)]
 
     def inside(self) -> str:
-        """Value (and index), with what lies beyond the end of the row made neutral."""
+        """The value (and the index, of argmax), neutral beyond the end of the row."""
         value = self.writer.spread(self.value) if self.axes else str(self.value)
         terms = [(value, self.start)]
         if self.has_index:
@@ -385,7 +398,7 @@ class Accumulator:
         return ", ".join([a for a, _ in terms])
 
     def column(self, tile: str) -> Tile:
-        """The results of all rows."""
+        """The results of all rows, [XBLOCK, 1], from a tile of partial ones."""
         text = self.reducer.column.format(a=tile)
         if self.has_index:
             text += "[1][:, None].to(tl.int64)"
@@ -409,9 +422,9 @@ class Deviations(Accumulator):
         acc0_m2 = acc0_m2 + away * (tmp0 - acc0)"""
 
     def declaration(self) -> Line:
-        name, kind = self.name, triton_type(self.element)
-        full = f"tl.full({self.shape}, 0.0, {kind})"
-        text = f"{name}, {name}_m2, {name}_count = {full}, {full}, tl.full([1, 1], 0.0, {kind})"
+        name, full = self.name, f"tl.full({self.shape}, 0.0, {self.type})"
+        count = f"tl.full([1, 1], 0.0, {self.type})"
+        text = f"{name}, {name}_m2, {name}_count = {full}, {full}, {count}"
         return Line(text, origin=self.origin)
 
     def update(self) -> list[Line]:
@@ -429,11 +442,10 @@ class Deviations(Accumulator):
 
     def finish(self) -> Tile:
         """Deviations from the means of all elements of the tile, and of those from the row's."""
-        name, row = self.name, size_text(self.writer.plan.axes[1].numel)
-        kind = triton_type(self.element)
+        name, row = self.name, size_text(self.row)
         # how many elements of the row each element of the tile has seen
         lane = "tl.arange(0, RBLOCK)[None, :]"
-        count = f"(({row} - {lane} + RBLOCK - 1) // RBLOCK).to({kind})"
+        count = f"(({row} - {lane} + RBLOCK - 1) // RBLOCK).to({self.type})"
         text = f"{name} - tl.sum({name} * {count}, 1)[:, None] / {row}"
         away = self.writer.named(text, self.dtype, self.writer.plan.all_axes(True))
         return self.column(f"{name}_m2 + {count} * {away} * {away}")
@@ -446,12 +458,12 @@ class SumOfExp(Accumulator):
     def declaration(self) -> Line:
         shape = self.shape.replace("RBLOCK", f"RBLOCK // {self.group}")
         names = f"{self.name}, {self.name}_sum"
-        full = [f"tl.full({shape}, {n}, {triton_type(self.element)})" for n in (self.start, "0.0")]
+        full = [f"tl.full({shape}, {n}, {self.type})" for n in (self.start, "0.0")]
         return Line(f"{names} = {', '.join(full)}", origin=self.origin)
 
     @property
     def group(self) -> int:
-        return 1 if self.writer.plan.columns else NEIGHBOURS
+        return 1 if self.writer.plan.strided else NEIGHBOURS
 
     def update(self) -> list[Line]:
         name, shape = self.name, f"[XBLOCK, RBLOCK // {self.group}, {self.group}]"

@@ -1,19 +1,19 @@
-"""How a fused group becomes tiles: its axes, the kind of kernel, its stages; which block sizes are
-worth trying, and what a launch needs.
+"""How a fused group becomes tiles: the kind of kernel, its axes, the block sizes that are worth
+trying, and what a launch needs.
 
 In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before a line is written.
 
     pointwise     [XBLOCK]            every loop flattened into x
     tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
-                                      lines
-    persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
-    looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
+                                      lines; or an outer product
+    persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so each element is read once
+    looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per stage (kernel_plan.py)
     either        [XBLOCK, RBLOCK]    a row of symbolic length: persistent if it fits, else looped
+    product       [MBLOCK, NBLOCK]    a matrix product, and what follows it (products.py)
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
-for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
-reduction ("persistent") each element is read once, however often it is used.  The lists of block
-sizes are short, because each entry is compiled.
+for each of 32 * num_warps threads, and programs for every processor.  The lists of block sizes are
+short, because each entry is compiled.
 
     >>> block_configs("pointwise", {"x": 1 << 20})[0]
     Config(blocks=(('XBLOCK', 1024),), num_warps=4, num_stages=1)
@@ -59,7 +59,7 @@ TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
 COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
 # (RBLOCK, warps, stages)
 ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
-# (RBLOCK, warps): few threads for each of 64 rows, whose places in memory all of them compute
+# (RBLOCK, warps): few threads for each of 64 gathered rows, since each computes its row's place
 FEW_THREADS = ((16, 1), (32, 4))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
 PRODUCT_TILES = (
@@ -106,30 +106,31 @@ def config_of(warps: int, stages: int = 1, **blocks: int) -> Config:
     return Config(named, warps, stages)
 
 
-def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
-    """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
+def block_configs(kind: str, sizes: Mapping[str, int], strided: bool = False) -> list[Config]:
+    """Configs to try, the best guess first.  sizes: axis -> elements.
 
-    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
-    or, of "pointwise", `reads_apart`."""
+    kind: "pointwise" (axis x), "tile" (y, x), "persistent", "looped" or "either" (x, r).
+    strided: reads step through memory by more than one element along the last axis.  Of rows, those
+    are columns: memory runs along x, and neighbouring threads should make neighbouring outputs."""
     x = sizes["x"]
     if kind == "pointwise":
-        found = pointwise_configs(x, columns)
+        found = pointwise_configs(x, strided)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
     elif kind == "persistent":
-        found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
+        found = persistent_columns(x, sizes["r"]) if strided else persistent_rows(x, sizes["r"])
     else:
-        found = looped_columns(x) if columns else looped_rows(x, sizes["r"])
+        found = looped_columns(x) if strided else looped_rows(x, sizes["r"])
         # tiles in flight, see TritonKernelWriter.write_loop
         found = [replace(c, blocks=(*c.blocks, ("STAGES", c.num_stages))) for c in found]
     return [interpreted(found[0], x)] if is_interpreting() else list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int, is_apart: bool) -> list[Config]:
-    """Small ones: more programs than processors before more elements per thread."""
+def pointwise_configs(x: int, strided: bool) -> list[Config]:
+    """Small blocks: more programs than processors come before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
-    if is_apart and top < 1024:  # neighbours in a thread are not read at once
+    if strided and top < 1024:  # neighbours in a thread are not read at once
         top = min(256, top)
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     # two elements per thread: neighbouring threads read beside each other, also in steps of two
@@ -178,7 +179,7 @@ def interpreted(config: Config, x: int) -> Config:
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
-    """For parts of so many elements in one kernel."""
+    """The blocks of one kernel for parts of so many elements."""
     # (a warp that has found its part should do much: 1,024 elements each took half of 256)
     return config_of(4, x=1024 if sum(counts) < 1024 * PROCESSORS * 16 else 4096)
 
@@ -197,20 +198,20 @@ def product_configs(sizes: Mapping[str, int]) -> list[Config]:
 
 @dataclass
 class Launch:
-    """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
+    """What a launch of a kernel needs, for any values of the symbols in its sizes."""
 
-    sizes: dict[str, Size]
-    configs: list[Config]
+    sizes: dict[str, Size]  # axis -> elements
+    configs: list[Config]  # block sizes to try, the best guess first
     pointers: dict[str, torch.dtype]  # the parameters before sizes and blocks, in order
     asserts: bool  # the kernel checks indices
     extents: list[Size]  # elements behind each pointer
-    symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
-    hints: tuple[int, ...] = ()  # what they are in this run
+    symbols: Sequence[sympy.Symbol] = ()  # sizes that are arguments, after the pointers
+    hints: Sequence[int] = ()  # what the symbols are in this run
 
     @functools.cached_property
     def at(self) -> Callable[..., tuple[dict[str, int], list[int]]]:
         """A function of the symbols' values that gives sizes and extents as numbers."""
-        return fill((self.sizes, self.extents), self.symbols)
+        return fill((self.sizes, self.extents), list(map(str, self.symbols)))
 
     def programs(self, config: Config, values: Sequence[int] = ()) -> int:
         """How many programs are launched; values: the numbers of the symbols."""
@@ -235,8 +236,9 @@ NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
 SHORT_STEPS = range(1, 5)  # elements: neighbours so far apart share a cache line
 WIDEST = 16  # elements that a thread reads at once, at most
-MANY = 1 << 62
-LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
+# what counts as the value of a symbol that the captured run did not know: where the kind of kernel
+# is chosen, and where its blocks are
+MANY, LIKELY = 1 << 62, 8192
 
 
 class Axis:
@@ -296,8 +298,8 @@ class Axis:
 def run_of_loops(
     index: sympy.Expr, loops: Sequence[tuple[sympy.Symbol, Size]], step: Size
 ) -> tuple[list[sympy.Symbol], Size]:
-    """The last of these loops, if the index goes by this step along it, and those before it as far
-    as each goes on where the next one ends; and how many elements that are."""
+    """(variables, number of elements) of the last of these loops, if the index goes by this step
+    along it, and of those before it, as far as one step of each is as long as all of the next."""
     joined: list[sympy.Symbol] = []
     length: Size = 1
     for variable, size in reversed(loops):
@@ -322,11 +324,12 @@ class TilePlan(KernelPlan):
     axes: list[Axis]
     sizes: dict[str, Size]  # axis -> elements
     configs: list[Config]
-    columns: bool = False  # memory runs along x rather than along r
+    strided: bool = False  # as in block_configs
 
-    def __post_init__(self) -> None:
-        self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
-        self.makers = {node.name: node for node in self.nodes}
+    @functools.cached_property
+    def axis_of(self) -> dict[sympy.Symbol, str]:
+        """Loop variable -> the name of its axis."""
+        return {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
 
     def shape(self, axes: Axes | None = None) -> str:
         """The shape of a tile that varies along these axes (None: along all), as text."""
@@ -338,32 +341,33 @@ class TilePlan(KernelPlan):
 
 
 def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
+    """The plan of a fused group."""
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies)
-        columns = reads_apart(bodies)
+        strided = has_strided_reads(bodies)
     else:
         axes = [
             Axis("x", loops.x, loops.outer, "[:, None]"),
             Axis("r", loops.r, loops.inner, "[None, :]"),
         ]
-        columns = reads_along_outputs(bodies, loops.x, loops.r)
-        kind = kind_of_rows(loops, axes, columns)
+        strided = reads_along_outputs(bodies, loops.x, loops.r)
+        kind = kind_of_rows(loops, axes, columns=strided)
     return tile_plan(
         loops,
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, columns),
-        columns=columns,
+        configs=blocks_to_try(kind, axes, strided),
+        strided=strided,
     )
 
 
 def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
-    """Is a row one tile, or looped over?"""
+    """Is a row one tile, or looped over?  columns: memory runs along x rather than along r."""
     rows, row = (axis.numel for axis in axes)
-    again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
+    again = any(loops.nodes_of(stage, inner=True) for stage in loops.stages()[2:])  # 1, 2, ...
     bodies = loops.bodies.values()
     ops = {i.args[2] if i.op == "reduction" else i.op for body in bodies for i in body.walk()}
     longest = PERSISTENT_COLUMNS if columns else PERSISTENT
@@ -382,7 +386,7 @@ def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
 
 
 def gathers(body: LoopBody) -> bool:
-    """Does an index say where its rows lie?"""
+    """Do positions that are data say where its rows lie?"""
     return bool(body.inner) and any(is_indirect(access.index) for access in body.reads())
 
 
@@ -399,7 +403,7 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 
 # --- axes -----------------------------------------------------------------------------------------
 def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[str, list[Axis]]:
-    """The kind of tile, and its axes: one of them, or two where reads run along another loop than
+    """("pointwise", one axis); or ("tile", two axes) where reads run along another loop than
     writes, or are those of an outer product."""
     x = loop_variables("x", len(outer))
     indices = {access.index for body in bodies for access in body.reads()}
@@ -414,7 +418,7 @@ def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[s
 
 def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int | None:
     """Number of loops that belong to y, if some read goes by shorter steps along an earlier loop
-    than along the last: by steps of one, or so short that they share a cache line."""
+    than along the last one: by SHORT_STEPS."""
     loops = [*zip(loop_variables("x", len(outer)), outer)]
     for step, cut in itertools.product(SHORT_STEPS, range(1, len(loops))):
         for index in indices:
@@ -426,20 +430,25 @@ def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int |
 
 
 def outer_product_at(outer: Sequence[Size], indices: Collection[sympy.Expr]) -> int | None:
-    """Number of loops that belong to y, if each read is along those or along the others alone: of a
-    tile, both are few."""
+    """Number of loops that belong to y, if each read varies along these alone or along the others
+    alone: then a tile of two axes reads few elements."""
+    if any(map(is_indirect, indices)):
+        return None
     x = loop_variables("x", len(outer))
     met = {frozenset(index.free_symbols.intersection(x)) for index in indices} - {frozenset()}
-    for cut in range(1, 1 if any(map(is_indirect, indices)) else len(x)):
+    for cut in range(1, len(x)):
         y, sides = set(x[:cut]), (outer[:cut], outer[cut:])
-        along = {loops <= y if loops <= y or loops.isdisjoint(y) else None for loops in met}
-        if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
+        along_y = [loops for loops in met if loops <= y]
+        others = [loops for loops in met if loops.isdisjoint(y)]
+        is_product = along_y and others and len(along_y) + len(others) == len(met)
+        if is_product and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
             return cut
     return None
 
 
-def reads_apart(bodies: Iterable[LoopBody]) -> bool:
-    """Does some read go through memory by other steps than one, or by positions that are data?"""
+def has_strided_reads(bodies: Iterable[LoopBody]) -> bool:
+    """Does some read of a pointwise kernel go through memory by other steps than one, or by
+    positions that are data?"""
     return any(
         is_indirect(access.index) or body.x and stride_of(access.index, body.x[-1]) not in (0, 1)
         for body in bodies
@@ -461,8 +470,8 @@ def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int 
 def reads_along_outputs(
     bodies: Iterable[LoopBody], x: Sequence[sympy.Symbol], r: Sequence[sympy.Symbol]
 ) -> bool:
-    """Do the reductions' reads step through memory by the last of the outer loops rather than by
-    that of the reduced ones?  Only reads that vary along both count, and gathers of rows."""
+    """Do more of the reductions' reads go through memory one by one along the last outer loop than
+    along the last reduced one?  Only reads that vary along both count, and gathers of rows."""
     reads = [access.index for body in bodies if body.inner for access in body.reads()]
     balance = 0
     for index in dict.fromkeys(reads if x else ()):
@@ -472,18 +481,18 @@ def reads_along_outputs(
 
 
 # --- block sizes ----------------------------------------------------------------------------------
-def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool) -> list[Config]:
+def blocks_to_try(kind: str, axes: Sequence[Axis], strided: bool) -> list[Config]:
     """Block sizes; only those that divide the sizes, if there are some about as large as the first:
     they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
-    configs = block_configs(kind, hints, columns)
+    configs = block_configs(kind, hints, strided)
     large = [c for c in configs if c.elements >= configs[0].elements // 2]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:
-    """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as
-    the tile only where it is a number."""
+    """Is the axis cut into whole tiles, whatever its symbols are?  (A row of symbolic length in one
+    tile may be shorter than the tile.)"""
     numel, block = axis.numel, config.block(axis.name)
     if isinstance(numel, int):
         return numel % block == 0
