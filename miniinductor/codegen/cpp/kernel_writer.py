@@ -379,11 +379,15 @@ class CppKernelWriter(CppExpressions):
         if mode:
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
+        self.scope.add(
+            f"{wide} = {new};" if wide else f"{target} = {self.narrow(new, value, dtype)};"
+        )
+
+    def narrow(self, new: str, value: Value, dtype: torch.dtype) -> str:
+        """The text of what is stored.  new: the value before it was rounded to the dtype."""
         if dtype is torch.bfloat16 and value.text in self.rounded and new in self.short_nan:
-            new = f"mini::upper_bfloat16({value})"
-        elif dtype in SMALL_FLOATS and not wide:
-            new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
-        self.scope.add(f"{wide or target} = {new};")
+            return f"mini::upper_bfloat16({value})"
+        return f"mini::to_{SMALL_FLOATS[dtype]}({new})" if dtype in SMALL_FLOATS else new
 
     # -- reductions
     def store_deferred(self, place: str = "") -> None:
