@@ -379,9 +379,8 @@ class CppKernelWriter(CppExpressions):
         if mode:
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
-        self.scope.add(
-            f"{wide} = {new};" if wide else f"{target} = {self.narrow(new, value, dtype)};"
-        )
+        stored = new if wide else self.narrow(new, value, dtype)
+        self.scope.add(f"{wide or target} = {stored};")
 
     def narrow(self, new: str, value: Value, dtype: torch.dtype) -> str:
         """The text of what is stored.  new: the value before it was rounded to the dtype."""
