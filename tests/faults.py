@@ -174,8 +174,7 @@ def cases(sample, seed):
             errors = [OSError(code, os.strerror(code), "a file") for code in ERRORS]
             found += [(stage, n, name, error) for error in errors]
             found.append((stage, n, name, MemoryError("no memory")))
-    chooser = random.Random(seed)
-    return chooser.sample(found, min(sample, len(found))) if sample else found
+    return random.Random(seed).sample(found, min(sample, len(found))) if sample else found
 
 
 def check(sample=0, seed=0, part=0, parts=1):

@@ -65,8 +65,7 @@ class Soak:
         """A program of a few ops, of which there are some thousands."""
         lines = ["def program(x):", "    y = x"]
         for _ in range(self.random.randrange(1, 6)):
-            op = self.random.choice(OPS)
-            lines.append(f"    y = y.{op}() + {self.random.randrange(3)}")
+            lines.append(f"    y = y.{self.random.choice(OPS)}() + {self.random.randrange(3)}")
         if self.random.random() < 0.3:
             lines.append("    y = y.softmax(-1)")
         if self.random.random() < 0.3:

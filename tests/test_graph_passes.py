@@ -37,8 +37,7 @@ def check(module, *inputs):
     with torch.no_grad():
         compiled = compiled_of(module, *inputs)
         (got,), want = compiled(*inputs), module(*inputs)
-        wide = [x.double() if x.is_floating_point() else x for x in inputs]
-        exact = wide_of(module)(*wide)
+        exact = wide_of(module)(*[x.double() if x.is_floating_point() else x for x in inputs])
     assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
     assert torch.equal(got.isnan(), want.isnan())
     floats = {t.dtype for t in (got, *inputs) if t.is_floating_point()}

@@ -209,8 +209,7 @@ def test_an_address_outside_of_the_tensors_is_an_error(line, tmp_path):
 
 def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
     """In a worker process, as on a machine with a GPU; the machine code is not run."""
-    x = torch.randn(64, 512)
-    _, record = run(lambda b: [softmax(b)], x)
+    _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
     path = tmp_path / "kernel.py"
     path.write_text(record.kernels[0].source)
     name = record.kernels[0].name
@@ -224,8 +223,7 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
     with config.patch(cache_dir=str(tmp_path / "cache")):
         assert triton_build.compile_and_keep([job, job]) == {}
         assert triton_build.disk().read("some.cubin").startswith(b'{"name"')
-        wrong = triton_build.compile_and_keep([{**job, "name": "nothing"}])
-        assert "Error" in wrong["some.cubin"]
+        assert "Error" in triton_build.compile_and_keep([{**job, "name": "nothing"}])["some.cubin"]
         new = {**job, "constants": {"XBLOCK": 2, "RBLOCK": 512}}  # Triton has not kept this one
         with config.patch(compiler_seconds=0):
             late = triton_build.compile_and_keep([new])

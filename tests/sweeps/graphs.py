@@ -650,8 +650,7 @@ def batch(seeds):
         programs.append(Program(seed, graph, inputs))
     outputs = [(v, seed) for p, seed in zip(programs, seeds) for v in p.outputs]
     graph.output(tuple(v.node for v, _ in outputs))
-    front = [n for n in graph.nodes if n.op == "placeholder"]
-    for node in reversed(front):  # placeholders first
+    for node in reversed([n for n in graph.nodes if n.op == "placeholder"]):  # placeholders first
         graph._root.append(node)
     return (
         fx.GraphModule(torch.nn.Module(), graph),
