@@ -129,10 +129,8 @@ def softmax_schedule():
 
 def softmax_steps():
     found = softmax_schedule()
-    schedule, record = found["schedule"], found["record"]
-    written = kernels.write_kernels(schedule, record)
-    device = torch.device("cpu")
-    steps = kernels.build_kernels(written, schedule, record)
+    schedule, record, device = found["schedule"], found["record"], torch.device("cpu")
+    steps = kernels.build_kernels(kernels.write_kernels(schedule, record), schedule, record)
     return {**found, "steps": steps, "main_device": lambda graph: device}
 
 

@@ -19,9 +19,8 @@ FEW = 10  # lines that do not matter
 
 def told_lines() -> dict[str, int]:
     """{file: its lines}, as the table of docs/files.md has them."""
-    table = sizes.FILES.read_text().split(sizes.TABLE)[1]
     found = {}
-    for row in table.splitlines():
+    for row in sizes.FILES.read_text().split(sizes.TABLE)[1].splitlines():
         folder = re.search(r"\| `(\S+/)`: ", row)
         if folder:
             files = re.findall(r"`(\S+)` (\d+)", row)

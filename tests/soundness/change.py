@@ -63,9 +63,8 @@ def own_names(value: Any) -> list[str]:
         for name, found in vars(cls).items():
             if name.startswith("__"):
                 continue
-            if isinstance(found, types.MemberDescriptorType):
-                names[name] = None
-            elif hasattr(type(found), "__set__"):
+            is_member = isinstance(found, types.MemberDescriptorType)
+            if is_member or hasattr(type(found), "__set__"):
                 names[name] = None
     return [name for name in names if isinstance(name, str)]
 

@@ -426,10 +426,8 @@ def grow(program: Program) -> None:
 def make_program(seed: int, training: bool, parts: int = 3) -> Program:
     program = Program(random.Random(seed), training, seed)
     for _ in range(parts):
-        try:
+        with contextlib.suppress(RuntimeError):  # autograd refuses a view of this tensor
             grow(program)
-        except RuntimeError:  # autograd refuses a view of this tensor
-            pass
     return program
 
 
