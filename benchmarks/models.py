@@ -34,10 +34,9 @@ def vision(architecture: str, depth: str | None = None) -> Build:
     return builder(f"{architecture}ForImageClassification", f"{architecture}Config", depth)
 
 
-gpt2 = builder(
-    "GPT2LMHeadModel", "GPT2Config", "n_layer"
-)  # GPT-2 small: 12 layers, hidden size 768
-bert = builder("BertModel", "BertConfig", "num_hidden_layers")  # BERT base: the same
+# GPT-2 small and BERT base: 12 layers, hidden size 768
+gpt2 = builder("GPT2LMHeadModel", "GPT2Config", "n_layer")
+bert = builder("BertModel", "BertConfig", "num_hidden_layers")
 resnet = vision("ResNet")  # ResNet-50, transformers' default
 LLAMA: dict[str, Any] = dict(
     hidden_size=1024,

@@ -232,13 +232,12 @@ def timelines(rows: list[dict]) -> Any:
 
 
 def communication_bars(rows: list[dict]) -> Any:
-    """A bar for each row of `--suite distributed` that has times: a step without communication, and
-    what communication adds."""
+    """A bar for each timed row of `--suite distributed` with the most ranks: a step without
+    communication, and what communication adds."""
     import matplotlib.pyplot as plt
 
-    timed = [row for row in rows if "exposed_ms" in row and row["ranks"] > 1]
-    if not timed:
-        return None
+    most = max(row.get("ranks", 0) for row in rows)
+    timed = [row for row in rows if "exposed_ms" in row and row["ranks"] == most]
     names = [f"{row['wrapping']}: {row['name']}" for row in timed]
     alone = [row["ms_without_communication"][0] for row in timed]
     figure, axes = plt.subplots(figsize=(9, 0.9 + 0.32 * len(timed)), layout="constrained")

@@ -321,17 +321,11 @@ def loss_of(output: Any) -> torch.Tensor:
     errors)."""
     if getattr(output, "loss", None) is not None:
         return output.loss
-    values = (
-        [output]
-        if isinstance(output, torch.Tensor)
-        else list(output.values() if isinstance(output, dict) else output)
-    )
-    return (
-        next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
-        .tanh()
-        .square()
-        .mean()
-    )
+    if isinstance(output, dict):
+        output = output.values()
+    values = [output] if isinstance(output, torch.Tensor) else output
+    first = next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
+    return first.tanh().square().mean()
 
 
 def load_torchvision() -> None:
@@ -345,10 +339,9 @@ def load_torchvision() -> None:
             missing = re.search(r"operator torchvision::(\w+) does not exist", str(error))
             if missing is None:
                 raise
-            DECLARED.append(
-                torch.library.Library("torchvision", "FRAGMENT")
-            )  # its operators live as long as it does
-            DECLARED[-1].define(f"{missing[1]}() -> ()")
+            library = torch.library.Library("torchvision", "FRAGMENT")
+            library.define(f"{missing[1]}() -> ()")
+            DECLARED.append(library)  # its operators live as long as it does
             for module in [m for m in sys.modules if m.split(".")[0] == "torchvision"]:
                 del sys.modules[module]
 

@@ -626,7 +626,9 @@ def test_what_only_the_column_decides_is_computed_once():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_short_rows_that_are_read_many_times_lie_along_the_columns(dtype):
     """They are copied and converted once; the number of points may be symbolic, or zero."""
-    distances = lambda d: (d.square().sum(-1).sqrt(), d.abs().amax(-1), d.argmin(-1))  # noqa: E731
+    ways = [lambda d: d.square().sum(-1).sqrt(), lambda d: d.abs().amax(-1), lambda d: d.argmin(-1)]
+    # (a difference that is rounded, and has several readers, is kept instead)
+    distances = lambda d: [way(d) for way in ways[: 3 if dtype.itemsize > 2 else 1]]  # noqa: E731
     minidynamo.reset()
     compiled = minidynamo.compile(lambda x, y: distances(x[:, None] - y), fullgraph=True)
     for many, few in [(40, 33), (57, 21), (1, 38), (33, 1), (0, 20)]:
@@ -636,7 +638,7 @@ def test_short_rows_that_are_read_many_times_lie_along_the_columns(dtype):
         if many >= 40:
             [kernel] = last_compiled().backend_record.kernels
             before, loops = kernel.source.split("acc0", 1)
-            assert "mini::Table" in before and "in1[" not in loops
+            assert "in1[" in before and "in1[" not in loops
 
 
 def test_what_turns_its_input_in_memory_is_tiled_beside_a_reduction():

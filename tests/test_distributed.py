@@ -142,57 +142,35 @@ def test_rows_of_the_suite_come_as_they_are_written(tmp_path):
     assert "failed: why" in distributed.show(rows[2])
 
 
-# a stand-in for torchrun, which would need ten seconds a start
-RANKS = """
-import json, os, sys, time
-held = json.loads(sys.argv[2])
-with open(sys.argv[1], "a") as file:
-    def write(row):
-        print(json.dumps(row), file=file, flush=True)
-    for name in ("eager", "ours inside", "ours inside, in pieces"):
-        if name != "eager" and ["DDP", name] in held:
-            continue
-        row = {"name": name, "wrapping": "DDP", "ranks": 2, "first_s": 1.0, "right": True}
-        write({"begun": [row]})
-        write(row)
-        if name == "ours inside":
-            HAPPENS
-        figures = {"ms": [len(held) + 1.0] * 3, "exposed_ms": 0.0, "peak": 0}
-        write(row | figures)
-"""
-
-
-@pytest.fixture
-def fake_ranks(monkeypatch, tmp_path):
-    """fake_ranks(what happens to "ours inside") -> run(--more arguments) -> the JSON's rows."""
-    from benchmarks import __main__ as command_line
+@pytest.mark.parametrize("eager_fails", [False, True])
+def test_a_row_is_right_within_twice_the_distance_of_eager(monkeypatch, eager_fails):
+    """The distance from float32.  Without a row of eager only the tolerance is left."""
     from benchmarks.suites import distributed
 
-    starts = []
-    path = tmp_path / "rows.json"
+    class Variant:
+        def __init__(self, rank, wrapping, how=distributed.EAGER, narrow=True):
+            if eager_fails and narrow and how == distributed.EAGER:
+                raise ValueError("no memory")
+            eager = how == distributed.EAGER
+            self.off = narrow * (0.05 if eager else 0.08 if not how[2] else 0.12)
 
-    def prepare(happens):
-        script = RANKS.replace("HAPPENS", happens)
+        step = losses = lambda self: torch.ones(1)
+        gradients = lambda self: [("weight", torch.full((1,), 1 + self.off))]  # noqa: E731
 
-        def command_of(world, options, held, lines):
-            starts.append(held)
-            return [sys.executable, "-c", script, lines, json.dumps(held)]
+    def compared(rank, found, exact, limit, reduced):
+        off = (found["weight"] - exact["weight"]).item()
+        return {"difference": off, "right": off <= limit}
 
-        monkeypatch.setattr(distributed, "command_of", command_of)
-        monkeypatch.setattr(distributed, "COMPARISONS", distributed.COMPARISONS[:1])
-        # two ranks alone: what weak scaling is compared with has a test of its own
-        chosen = distributed.waiting
-        monkeypatch.setattr(
-            distributed, "waiting", lambda world, *rest: chosen(world, *rest) if world > 1 else []
-        )
-
-        def run(*more):
-            arguments = ["--suite", "distributed", "--nproc", "2", "--no-peer", "--json", str(path)]
-            command_line.main([*arguments, *more])
-            rows = json.loads(path.read_text())["rows"] if path.exists() else []
-            return {row["name"]: row for row in rows}
-
-        return run
-
-    prepare.starts, prepare.module, prepare.path = starts, distributed, path
-    return prepare
+    names = {"Variant": Variant, "compared": compared, "timed": lambda *_: None}
+    for name, stand_in in names.items():
+        monkeypatch.setattr(distributed, name, stand_in)
+    options = types.SimpleNamespace(only="", no_peer=True, held=[])
+    written = {}
+    rank = types.SimpleNamespace(world=2, tolerance=1e-2)
+    comparison = distributed.COMPARISONS[0]
+    distributed.measure(
+        rank, comparison, options, lambda row: written.update({row.get("name"): row})
+    )
+    assert ("failed" in written["eager"]) == eager_fails
+    assert written["ours inside"]["right"] == (not eager_fails)
+    assert not written["ours inside, in pieces"]["right"]

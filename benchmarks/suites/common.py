@@ -58,6 +58,7 @@ def suite(name: str) -> Callable[[Suite], Suite]:
             command = f"python -m benchmarks --suite {name}"
             command += f" --threads {options.threads}" if options.threads else ""
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
+            command += f' --only "{options.only}"' if options.only else ""
             result: Row = {"machine": machine(), "command": command, "rows": []}
             print(", ".join(f"{key} {value}" for key, value in result["machine"].items()))
             for row in function(options, result):

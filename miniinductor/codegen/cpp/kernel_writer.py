@@ -63,6 +63,7 @@ from .expressions import (
     SMALL_FLOATS,
     CppExpressions,
     CppScope,
+    SmallTable,
     TableScope,
     as_computed,
     combined,
@@ -173,7 +174,8 @@ class CppKernelWriter(CppExpressions):
     def add_table(self, loops: dict[sympy.Symbol, Size], found: Iterable[Instruction]) -> None:
         """Compute once what the instructions say, which depends on these loops only."""
         place, count = flatten(loops, loops.values()), self.size(math.prod(loops.values()))
-        table = TableScope(self.outside, f"[{self.index(place)}]", count)
+        kind = SmallTable if isinstance(count, int) and count <= LONGEST_TABLE else TableScope
+        table = kind(self.outside, f"[{self.index(place)}]", count)
         self.tables.append((loops, table))
         self.table_of.update(dict.fromkeys(map(id, found), table))
         self.outside = CppScope(table)
