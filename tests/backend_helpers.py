@@ -33,8 +33,7 @@ def build(graph, record):
 
 def run(function, *tensors):
     record = CompileRecord()
-    compiled = build(make_graph(function, *tensors), record)
-    return compiled(*tensors), record
+    return build(make_graph(function, *tensors), record)(*tensors), record
 
 
 def pointwise(function, *boxes, dtype=None, size=None, realize=False):
@@ -80,8 +79,7 @@ def reduce(box, kind, dims, keepdim=True, dtype=None, function=None):
 
 
 def softmax(x):
-    top = reduce(x, "max", [-1])
-    e = pointwise(lambda v, m: ops.exp(ops.sub(v, m)), x, top, realize=True)
+    e = pointwise(lambda v, m: ops.exp(ops.sub(v, m)), x, reduce(x, "max", [-1]), realize=True)
     return pointwise(ops.truediv, e, reduce(e, "sum", [-1]))
 
 

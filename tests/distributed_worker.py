@@ -46,8 +46,7 @@ def whole(tensor):
 
 
 def same(compiled, eager, what=lambda parameter: parameter) -> None:
-    pairs = zip(compiled.parameters(), eager.parameters(), strict=True)
-    for ours, expected in pairs:
+    for ours, expected in zip(compiled.parameters(), eager.parameters(), strict=True):
         ours, expected = whole(what(ours)), whole(what(expected))
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
@@ -126,8 +125,7 @@ def in_parallel(model: nn.Module) -> nn.Module:
     mesh = init_device_mesh("cpu", (2,))
     for block in model:
         if isinstance(block, Mlp):
-            plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
-            parallelize_module(block, mesh, plan)
+            parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
     return model
 
 

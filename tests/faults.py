@@ -148,21 +148,20 @@ def left_behind(folder):
 
 def run(stage, n=None, error=None):
     """The calls that were made.  Raises AssertionError where something is not as it has to be."""
-    with tempfile.TemporaryDirectory() as folder:
-        with miniinductor.config.patch(cache_dir=folder):
-            prepare(stage)
-            with Faults(n, error) as faults:
-                try:
-                    assert act(stage), "another result"
-                except MemoryError as raised:
-                    assert raised is error
-            assert not minidynamo.counters["errors"], minidynamo.counters["errors"]
-            forget()
-            assert is_right(), "another result in the next call"
-            forget()
-            assert is_right(), "another result in the next process"
-            removing = n is not None and faults.calls[n : n + 1] in (["unlink"], ["rmdir"])
-            assert removing or not left_behind(folder), left_behind(folder)
+    with tempfile.TemporaryDirectory() as folder, miniinductor.config.patch(cache_dir=folder):
+        prepare(stage)
+        with Faults(n, error) as faults:
+            try:
+                assert act(stage), "another result"
+            except MemoryError as raised:
+                assert raised is error
+        assert not minidynamo.counters["errors"], minidynamo.counters["errors"]
+        forget()
+        assert is_right(), "another result in the next call"
+        forget()
+        assert is_right(), "another result in the next process"
+        removing = n is not None and faults.calls[n : n + 1] in (["unlink"], ["rmdir"])
+        assert removing or not left_behind(folder), left_behind(folder)
     return faults.calls
 
 
@@ -174,8 +173,7 @@ def cases(sample, seed):
             errors = [OSError(code, os.strerror(code), "a file") for code in ERRORS]
             found += [(stage, n, name, error) for error in errors]
             found.append((stage, n, name, MemoryError("no memory")))
-    chooser = random.Random(seed)
-    return chooser.sample(found, min(sample, len(found))) if sample else found
+    return random.Random(seed).sample(found, min(sample, len(found))) if sample else found
 
 
 def check(sample=0, seed=0, part=0, parts=1):

@@ -103,8 +103,7 @@ def run(name: str, seed: int, seconds: float, jobs: int) -> bool:
         if not count or status is None or time.monotonic() - begin > seconds:
             break
     stopped = " (stopped)" if status is None else ""
-    took = time.monotonic() - begin
-    print(f"{name}: {calls} calls, {took:.0f} s{stopped}; {last}", flush=True)
+    print(f"{name}: {calls} calls, {time.monotonic() - begin:.0f} s{stopped}; {last}", flush=True)
     return True
 
 

@@ -30,8 +30,7 @@ class Evaluator:
             raise unittest.SkipTest("needs machine code for this machine")
         self.api._PyInterpreterState_SetEvalFrameFunc.argtypes = [ctypes.c_void_p] * 2
         self.default = ctypes.cast(self.api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
-        executable = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
-        self.memory = mmap.mmap(-1, 4096, prot=executable)
+        self.memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         self.count = ctypes.c_int64.from_buffer(self.memory, 64)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         count = (self.address + 64).to_bytes(8, "little")
@@ -44,8 +43,7 @@ class Evaluator:
         return installed_evaluator()
 
     def install(self, address: int) -> None:
-        interpreter = self.api.PyInterpreterState_Get()
-        self.api._PyInterpreterState_SetEvalFrameFunc(interpreter, address)
+        self.api._PyInterpreterState_SetEvalFrameFunc(self.api.PyInterpreterState_Get(), address)
 
     def __enter__(self) -> "Evaluator":
         self.before = self.installed()

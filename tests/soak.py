@@ -65,8 +65,7 @@ class Soak:
         """A program of a few ops, of which there are some thousands."""
         lines = ["def program(x):", "    y = x"]
         for _ in range(self.random.randrange(1, 6)):
-            op = self.random.choice(OPS)
-            lines.append(f"    y = y.{op}() + {self.random.randrange(3)}")
+            lines.append(f"    y = y.{self.random.choice(OPS)}() + {self.random.randrange(3)}")
         if self.random.random() < 0.3:
             lines.append("    y = y.softmax(-1)")
         if self.random.random() < 0.3:
@@ -276,10 +275,9 @@ def main():
     parser.add_argument("--blame", action="store_true", help="say what Python holds more of")
     options = parser.parse_args()
     torch.set_num_threads(1)  # GNU OpenMP hangs in children of a process that has used threads
-    with tempfile.TemporaryDirectory() as folder:
-        with miniinductor.config.patch(cache_dir=folder):
-            soak = Soak(options.seed, folder, options.alone, options.blame)
-            rounds, grown = soak.run(options.seconds)
+    with tempfile.TemporaryDirectory() as folder, miniinductor.config.patch(cache_dir=folder):
+        soak = Soak(options.seed, folder, options.alone, options.blame)
+        rounds, grown = soak.run(options.seconds)
     print(f"[soak] {rounds} rounds {soak.counts}")
     print(f"[soak] {grown / 1024:.1f} KiB a round, {len(soak.wrong)} wrong")
     for text in dict.fromkeys(soak.wrong):

@@ -40,8 +40,7 @@ class Symbolic:
             for t, ds, at in zip(tensors, dims, sources)
         ]
         tracer = Flat()
-        graph = tracer.trace(function)
-        gm = fx.GraphModule(tracer.root, graph)
+        gm = fx.GraphModule(tracer.root, tracer.trace(function))
         output = next(n for n in gm.graph.nodes if n.op == "output")
         if not isinstance(output.args[0], tuple):
             output.args = ((output.args[0],),)

@@ -177,8 +177,7 @@ def test_the_check_of_sizes_itself_fails_on_what_is_too_large(tmp_path, monkeypa
 
 def strictly_typed():
     """The modules, some with a star, in which mypy asks every function for its types."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    for part in settings["overrides"]:
+    for part in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]:
         if part.get("disallow_untyped_defs"):
             yield from part["module"]
 

@@ -59,8 +59,7 @@ def test_optimizers_refuse_what_they_refuse_in_eager(kind, capturable):
         parameter = copy.deepcopy(first)
         parameter.grad = first.grad.clone()
         try:
-            optimizer = getattr(torch.optim, kind)([parameter], capturable=capturable)
-            wrap(optimizer.step)()
+            wrap(getattr(torch.optim, kind)([parameter], capturable=capturable).step)()
         except Exception as error:
             results.append(type(error))
         else:

@@ -80,8 +80,7 @@ def graph_of(text, layers):
 
 def line_in_program(node):
     """The line of `program` to which a gradient op is filed; that of the call, for a helper's."""
-    frames = [line for file, line, _ in node.meta["user_stack"] if file == "<program>"]
-    return frames[-1]
+    return [line for file, line, _ in node.meta["user_stack"] if file == "<program>"][-1]
 
 
 def filed(graph):

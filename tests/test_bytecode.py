@@ -153,8 +153,7 @@ def test_constants_are_kept_apart_by_identity():
     values = (1, True, 1.0, 0.0, -0.0, (0.0,), (-0.0,), "a", b"a", (1,), (True,))
     body = emit.prologue(0) + [ins for value in values for ins in emit.load_const(value)]
     body += emit.build_tuple(len(values)) + emit.return_value()
-    code = assemble((lambda: None).__code__, body, co_stacksize=20)
-    got = types.FunctionType(code, {})()
+    got = types.FunctionType(assemble((lambda: None).__code__, body, co_stacksize=20), {})()
     assert [(type(v), str(v)) for v in got] == [(type(v), str(v)) for v in values]
 
 

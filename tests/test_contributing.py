@@ -144,5 +144,4 @@ def test_a_chapter(tmp_path, monkeypatch):
         if cell.cell_type == "code":
             exec(cell.source, scope)
     assert [node.name for node in scope["unread"](scope["traced"].graph)] == ["mul"]
-    student = build.student(build.read("99_dead_code"))
-    assert "your turn" in student.cells[2].source
+    assert "your turn" in build.student(build.read("99_dead_code")).cells[2].source

@@ -221,8 +221,7 @@ def test_lowest_integer_by_minus_one_does_not_trap():
 def test_half_precision_arithmetic_is_float_and_rounds_to_even(dtype):
     x = torch.cat([torch.randn(4099), SPECIAL]).to(dtype)
     (got,), _ = run(lambda b: [pointwise(lambda v: ops.mul(ops.sigmoid(v), v), b)], x)
-    want = (torch.sigmoid(x.float()) * x.float()).to(dtype)
-    same(got, want, ulps=1.01)
+    same(got, (torch.sigmoid(x.float()) * x.float()).to(dtype), ulps=1.01)
     times_one = lambda v: ops.mul(v, ops.constant(1.0, dtype))  # noqa: E731
     (same_bits,), _ = run(lambda b: [pointwise(times_one, b)], x)
     assert torch.equal(same_bits.isnan(), x.isnan())
@@ -365,9 +364,6 @@ def test_sum(shape, dims):
 
 @pytest.mark.parametrize("shape,dims", [c for c in REDUCED if 0 not in c[0]])
 def test_other_reductions(shape, dims):
-    def extremes(b):
-        return [reduce(b, "max", dims), reduce(b, "min", dims)]
-
     x = torch.randn(shape)
     near_one, is_large = 1 + 0.01 * x, x > 3.5
     product, found = near_one.double(), is_large
@@ -380,7 +376,7 @@ def test_other_reductions(shape, dims):
     poisoned = x.clone()
     poisoned.view(-1)[x.numel() // 2] = math.nan
     for values in (x, poisoned, torch.full_like(x, -math.inf), torch.full_like(x, math.inf)):
-        got, _ = run(extremes, values)
+        got, _ = run(lambda b: [reduce(b, "max", dims), reduce(b, "min", dims)], values)
         for ours, function in zip(got, (torch.amax, torch.amin)):
             want = function(values, dims, keepdim=True)
             assert torch.equal(ours.isnan(), want.isnan())
@@ -663,8 +659,7 @@ def test_threads_share_the_rows_of_few_columns(dtype, request):
     extremes = lambda x: (x.amax((0, 2, 3)), (x > 4).any(0).any(1).any(1), x.sum((0, 2, 3)))  # noqa: E731
     for function in (norm, extremes, lambda x: x.permute(0, 2, 3, 1).flatten(0, 2).argmin(0)):
         minidynamo.reset()
-        found = minidynamo.compile(function, fullgraph=True)(x)
-        torch.testing.assert_close(found, function(x))
+        torch.testing.assert_close(minidynamo.compile(function, fullgraph=True)(x), function(x))
         source = "".join(k.source for k in last_compiled().backend_record.kernels)
         assert ("_share" in source) == ("argmin" not in source)
 
@@ -703,8 +698,7 @@ def test_every_function_under_every_reduction_becomes_vectors(reduction, dtype, 
         f = lambda x: REDUCTIONS[reduction](function(x))  # noqa: B023, E731
         minidynamo.compile(f, fullgraph=True)(torch.rand(40, 320, dtype=dtype))
         for number, kernel in enumerate(last_compiled().backend_record.kernels):
-            new = rf"\1{name}_kernel{number}("
-            sources.append(re.sub(r'("C" int )\w+\(', new, kernel.source))
+            sources.append(re.sub(r'("C" int )\w+\(', rf"\1{name}_kernel{number}(", kernel.source))
             # a scan goes element by element: what is costly comes before it
             is_scan = "scan0 =" in kernel.source
             assert not is_scan or not re.search(r"mini::(?!r?sqrt)", kernel.source)

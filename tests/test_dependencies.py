@@ -75,8 +75,7 @@ def test_a_reduction_keeps_outer_and_inner_loops_apart():
 @pytest.mark.parametrize("kind,loops", [("sum", (24,)), ("max", (24,)), ("argmax", (8, 3))])
 def test_loops_of_a_reduction_merge_in_the_order_of_memory(kind, loops):
     """Only argmax asks for places, which follow the axes: its loops stay as they are."""
-    x = torch.randn(4, 3, 8).transpose(1, 2)
-    [body] = bodies(lambda a: [reduce(a, kind, [1, 2])], x)
+    [body] = bodies(lambda a: [reduce(a, kind, [1, 2])], torch.randn(4, 3, 8).transpose(1, 2))
     assert body.simplify_loops().inner == loops
 
 

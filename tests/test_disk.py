@@ -204,8 +204,7 @@ def test_a_compiler_that_does_not_exist_is_told_once(cache, monkeypatch, caplog,
     for number, program in ((27, lambda x: (x.relu() + 27,)), (28, lambda x: (x.relu() + 28,))):
         # each graph says so in its record
         x = torch.randn(7)
-        gm = torch.fx.symbolic_trace(program)
-        compiled = miniinductor.compile_fx(gm, [x])
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(program), [x])
         assert torch.equal(compiled(x)[0], x.relu() + number)
         assert compiled.record.notes_of(message)
     told = [r.getMessage() for r in caplog.records if message in r.getMessage()]

@@ -162,8 +162,7 @@ def both():
 
 
 def states():
-    keys = [key for name, key in vars(torch._C.DispatchKey).items() if name[0].isupper()]
-    for key in keys:
+    for key in [key for name, key in vars(torch._C.DispatchKey).items() if name[0].isupper()]:
         yield key.name, lambda key=key: torch._C._IncludeDispatchKeyGuard(key)
         one = torch._C.DispatchKeySet(key)
         yield "no " + key.name, lambda one=one: torch._C._ExcludeDispatchKeyGuard(one)

@@ -134,8 +134,7 @@ def test_rows_of_the_suite_come_as_they_are_written(tmp_path):
     ]
     path = tmp_path / "rows"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ended = types.SimpleNamespace(poll=lambda: 0)
-    assert list(distributed.followed(str(path), ended)) == rows
+    assert list(distributed.followed(str(path), types.SimpleNamespace(poll=lambda: 0))) == rows
     [scaled] = distributed.scaling(rows)
     assert scaled["weak scaling"] == pytest.approx(2 / 3) and "2 ranks: 0.67" in (
         distributed.show(scaled)

@@ -56,8 +56,7 @@ def test_tests_that_are_named_exist(path: Path):
 
 def without_test(page: str) -> list[str]:
     """The rows of its tables of promises that name no test, and no target of the Makefile."""
-    makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([\w-]+):", makefile, re.M))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
     sections = re.split(r"^## ", page, flags=re.M)
     tables = [text for text in sections if text.startswith(("Each promise", "At home"))]
     rows = [row for text in tables for row in re.findall(r"^\| (?!promise)\S.*$", text, re.M)]

@@ -211,8 +211,7 @@ def test_your_own_backend_gets_symints_and_fakes_and_may_decide():
         assert inputs[0] > 4  # a decision while compiling
         return gm.forward
 
-    compiled = minidynamo.compile(lambda x: x * x.shape[0], backend=backend, dynamic=True)
-    compiled(torch.randn(6))
+    minidynamo.compile(lambda x: x * x.shape[0], backend=backend, dynamic=True)(torch.randn(6))
     assert (
         isinstance(seen[0], torch.SymInt)
         and isinstance(seen[1], torch._subclasses.FakeTensor)

@@ -87,8 +87,7 @@ def scheduled(function, *tensors, written=()):
 
 
 def exponential():
-    graph = make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8))
-    return graph.operations[0]
+    return make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0]
 
 
 def in_place(x):
@@ -105,8 +104,7 @@ def product(after=lambda value: value):
 
 
 def training():
-    empty = torch.fx.GraphModule({}, torch.fx.Graph())
-    compilation = stages.Compilation(empty, [])
+    compilation = stages.Compilation(torch.fx.GraphModule({}, torch.fx.Graph()), [])
     start = lambda program, record: program.start()  # noqa: E731
     return {
         "x": torch.randn(4, 8, requires_grad=True),
@@ -131,10 +129,8 @@ def softmax_schedule():
 
 def softmax_steps():
     found = softmax_schedule()
-    schedule, record = found["schedule"], found["record"]
-    written = kernels.write_kernels(schedule, record)
-    device = torch.device("cpu")
-    steps = kernels.build_kernels(written, schedule, record)
+    schedule, record, device = found["schedule"], found["record"], torch.device("cpu")
+    steps = kernels.build_kernels(kernels.write_kernels(schedule, record), schedule, record)
     return {**found, "steps": steps, "main_device": lambda graph: device}
 
 

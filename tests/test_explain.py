@@ -35,8 +35,7 @@ def test_every_stage_shows_itself():
 
 
 def test_stages_that_were_not_reached_say_so():
-    e = explained(backend="eager")
-    assert "keeps no records" in repr(e.kernels)
+    assert "keeps no records" in repr(explained(backend="eager").kernels)
 
 
 def test_a_backend_that_fails_is_named_in_the_summary():

@@ -28,8 +28,7 @@ def looked_at():
 
 
 def test_every_kernel_is_measured_and_has_its_innermost_loops(looked_at):
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.validate(looked_at, data.schema())
+    pytest.importorskip("jsonschema").validate(looked_at, data.schema())
     (entry,) = looked_at["frames"][0]["entries"]
     assert looked_at["made"]["copy"]["bytes_per_second"] > 1e8
     assert all(kernel["seconds"] > 0 for kernel in entry["kernels"])
@@ -77,12 +76,10 @@ def test_the_stack_is_that_of_the_interpreter():
     def f(x, y):
         return x + y * 2
 
-    e = minidynamo.explain(f)(torch.ones(3), torch.ones(3))
-    entry = entry_of(e)
+    entry = entry_of(minidynamo.explain(f)(torch.ones(3), torch.ones(3)))
     code = {node["id"]: node["op"] for node in entry["stages"][0]["nodes"]}
     walk = [(code[row["node"]], row["stack"], row["calls"]) for row in entry["walk"]]
-    operations = [row for row in walk if row[0] == "BINARY_OP"]
-    assert operations == [
+    assert [row for row in walk if row[0] == "BINARY_OP"] == [
         ("BINARY_OP", ["x", "y", "constant 2"], 0),
         ("BINARY_OP", ["x", "mul"], 1),
     ]

@@ -84,5 +84,4 @@ def test_a_recompilation_names_the_guard_that_failed():
 
 
 def test_what_a_function_does_without_a_graph_is_a_document_too():
-    e = minidynamo.explain(lambda: 3)()
-    provenance.check(document(e))
+    provenance.check(document(minidynamo.explain(lambda: 3)()))

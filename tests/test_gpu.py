@@ -37,7 +37,6 @@ ROOT = Path(__file__).resolve().parent.parent
 GPU = torch.device("cuda", 0)
 NOT_HERE = {
     "test_the_writer_defines_every_op",
-    "test_threads_share_the_rows_of_a_reduction",
     "test_constants_keep_their_value",
     "test_lowest_integer_by_minus_one_does_not_trap",
     "test_accuracy_in_ulp_against_float64",

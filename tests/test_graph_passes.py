@@ -37,8 +37,7 @@ def check(module, *inputs):
     with torch.no_grad():
         compiled = compiled_of(module, *inputs)
         (got,), want = compiled(*inputs), module(*inputs)
-        wide = [x.double() if x.is_floating_point() else x for x in inputs]
-        exact = wide_of(module)(*wide)
+        exact = wide_of(module)(*[x.double() if x.is_floating_point() else x for x in inputs])
     assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
     assert torch.equal(got.isnan(), want.isnan())
     floats = {t.dtype for t in (got, *inputs) if t.is_floating_point()}
@@ -114,9 +113,6 @@ def test_products_that_stay_as_they_are():
     """Small ones; those of other numbers; large ones of which the result alone is not aligned,
     which our template does; and all before a joint graph is cut."""
 
-    def logits(hidden, table):
-        return hidden @ table.t()
-
     hidden, table = torch.empty(1024, 768).bfloat16(), torch.empty(5003, 768).bfloat16()
     narrow = hidden[:, :765].contiguous(), table[:, :765].contiguous()
     for inputs, products, stays in (
@@ -126,7 +122,7 @@ def test_products_that_stay_as_they_are():
         (narrow, False, True),
         (narrow, True, False),
     ):
-        gm = on_fake_gpu(logits, *inputs)
+        gm = on_fake_gpu(lambda hidden, table: hidden @ table.t(), *inputs)
         assert (library_layouts.for_gpu(gm, CompileRecord(), products=products) is gm) == stays
 
 

@@ -195,8 +195,7 @@ def test_a_guard_may_change_the_cache_it_is_called_from(change):
 
     for verdict in (True, False):
         set_cache(code, [entry(0, verdict) for _ in range(5)])
-        got = enabled(f, lambda func, code, args: None)(1)
-        assert got == (0 if verdict else "as is")
+        assert enabled(f, lambda func, code, args: None)(1) == (0 if verdict else "as is")
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -240,8 +239,7 @@ def test_where_another_tool_is_installed_functions_run_as_they_are():
     def f(x):
         return x, "old"
 
-    new = patched(f.__code__, "old", "new")
-    set_cache(f.__code__, [(yes, new)])
+    set_cache(f.__code__, [(yes, patched(f.__code__, "old", "new"))])
     run, tool = enabled(f, only(f, None)), Evaluator()
     tool.install(tool.address)
     try:
@@ -256,8 +254,7 @@ def test_threads_have_their_own_callbacks():
     def f(x):
         return x, "old"
 
-    new = patched(f.__code__, "old", "new")
-    set_cache(f.__code__, [(lambda func, x: x % 2 == 0, new)])
+    set_cache(f.__code__, [(lambda func, x: x % 2 == 0, patched(f.__code__, "old", "new"))])
     run, failures, barrier = enabled(f, only(f, None)), [], threading.Barrier(8)
 
     def work(hooked):

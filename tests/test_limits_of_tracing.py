@@ -28,10 +28,7 @@ def test_a_list_too_long_to_guard():
     """Reading all items of a list from outside guards each: of a million that is gigabytes of
     code."""
 
-    def total(numbers, x):
-        return x + sum(numbers)
-
-    compiled = minidynamo.compile(total, backend="eager")
+    compiled = minidynamo.compile(lambda numbers, x: x + sum(numbers), backend="eager")
     with minidynamo.config.patch(guard_limit=1000):
         assert (
             compiled([1] * 1500, torch.zeros(())).item() == 1500

@@ -43,8 +43,7 @@ def test_solved_answers_get_all_points_and_empty_ones_none(tmp_path, monkeypatch
     text = released.read_text()
     assert "BEGIN SOLUTION" not in text and "END SOLUTION" not in text
     for student in ("empty", "solved"):
-        folder = tmp_path / "submitted" / student / NAME
-        shutil.copytree(tmp_path / "release" / NAME, folder)
+        shutil.copytree(tmp_path / "release" / NAME, tmp_path / "submitted" / student / NAME)
     answers = {
         c.metadata["nbgrader"]["grade_id"]: c.source
         for c in build.solved(build.assignment(build.read(NAME))).cells

@@ -80,8 +80,7 @@ def classes_of(module):
 
 def files_of(value):
     """Files of ours in which the functions lie that a value is made of."""
-    parts = [value, *[getattr(value, name, None) for name in ("__func__", "fget", "fset")]]
-    for part in parts:
+    for part in [value, *[getattr(value, name, None) for name in ("__func__", "fget", "fset")]]:
         code = getattr(inspect.unwrap(part) if callable(part) else part, "__code__", None)
         if isinstance(code, types.CodeType) and code.co_filename.startswith(OURS):
             yield code.co_filename

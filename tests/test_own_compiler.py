@@ -34,8 +34,7 @@ class Changed(own_compiler.Finder):
 
     def exec_module(self, module):
         path = Path(module.__spec__.origin)
-        source = self.change(path.stem, path.read_text())
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        exec(compile(self.change(path.stem, path.read_text()), str(path), "exec"), module.__dict__)
 
 
 def use(folder, change):
@@ -169,8 +168,7 @@ def test_a_plausible_mistake_fails_in_the_row_that_is_written_beside_it(
     if name == "gpu" and os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("these rows need Triton's interpreter, chosen before triton is imported")
     right, wrong, label = WRONG_PIECES[name][why]
-    source = own_compiler.reference(name)
-    assert source.count(right) == 1
+    assert own_compiler.reference(name).count(right) == 1
     use(tmp_path, lambda piece, text: text.replace(right, wrong) if piece == name else text)
     assert label in [row.label for row in own_checks.rows_of(name) if not row.passed]
 

@@ -91,8 +91,7 @@ def test_every_plot_has_a_text():
     nbformat = pytest.importorskip("nbformat")
     for name in NAMES:
         stored = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-        notebook = pages.with_texts(stored, build.read(name))
-        for cell in notebook.cells:
+        for cell in pages.with_texts(stored, build.read(name)).cells:
             if any("image/png" in o.get("data", {}) for o in cell.get("outputs", [])):
                 assert len(cell.metadata["mystnb"]["image"]["alt"].split()) > 5, name
 

@@ -40,8 +40,7 @@ def test_bars_begin_at_zero():
 
 def test_the_course_has_one_style():
     """The style sheet has the colours of LOOKS, and no chapter brings fonts or colours along."""
-    style = (ROOT / "notebooks" / "matplotlibrc").read_text()
-    cycle = re.findall(r"'([0-9a-f]{6})'", style)
+    cycle = re.findall(r"'([0-9a-f]{6})'", (ROOT / "notebooks" / "matplotlibrc").read_text())
     looks = [plots.LOOKS[name][1].lstrip("#") for name in ("ours", "torch.compile", "eager")]
     assert cycle[:3] == looks
     for path in (ROOT / "notebooks" / "src").glob("*.py"):

@@ -19,9 +19,8 @@ FEW = 10  # lines that do not matter
 
 def told_lines() -> dict[str, int]:
     """{file: its lines}, as the table of docs/files.md has them."""
-    table = sizes.FILES.read_text().split(sizes.TABLE)[1]
     found = {}
-    for row in table.splitlines():
+    for row in sizes.FILES.read_text().split(sizes.TABLE)[1].splitlines():
         folder = re.search(r"\| `(\S+/)`: ", row)
         if folder:
             files = re.findall(r"`(\S+)` (\d+)", row)
@@ -52,8 +51,7 @@ def test_the_readme_says_how_large_it_all_is():
 
 
 def test_the_check_finds_a_file_that_is_not_told(monkeypatch):
-    listed = sizes.READING + "    minidynamo/explain listing.py\n"
-    monkeypatch.setattr(sizes, "READING", listed)
+    monkeypatch.setattr(sizes, "READING", sizes.READING + "    minidynamo/explain listing.py\n")
     with pytest.raises(AssertionError, match="make sizes"):
         test_the_reading_list_has_about_the_lines_of_its_files()
 
@@ -61,6 +59,5 @@ def test_the_check_finds_a_file_that_is_not_told(monkeypatch):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_chapter_names_files_that_there_are(path: Path):
     first = path.read_text().split("# %%")[1]
-    told = first.split("**Files of this chapter:**")[1]
-    files = re.findall(r"`(\w+/\S+)`", told)
+    files = re.findall(r"`(\w+/\S+)`", first.split("**Files of this chapter:**")[1])
     assert files and all((ROOT / name).exists() for name in files)

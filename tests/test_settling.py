@@ -188,8 +188,7 @@ def test_entries_that_never_answer_are_looked_through_no_longer():
     compiled = minidynamo.compile(lambda x, name: x * len(name), backend="eager")
     for n in range(40):
         assert compiled(torch.ones(2), str(n))[0] == len(str(n))
-        is_plain = minidynamo.frame.frame_hook.get_cache(compiled.__code__) is None
-        assert is_plain == (n >= 24)
+        assert (minidynamo.frame.frame_hook.get_cache(compiled.__code__) is None) == (n >= 24)
 
 
 def test_each_module_of_a_loop_has_entries_of_its_own():

@@ -77,8 +77,7 @@ def exec_imul(a, b):
 
 def changed(items, method, *args, **options):
     made = list(items)
-    result = getattr(made, method)(*args, **options)
-    return made, result
+    return made, getattr(made, method)(*args, **options)
 
 
 def stored(items, place, value):
@@ -124,8 +123,7 @@ def cases(table):
 
 
 def test_the_list_of_operations_is_complete():
-    methods = {name for kind in KINDS.values() for name in dir(kind)}
-    assert methods == {*OPERATIONS, *NUMBERS, *LEFT}
+    assert {name for kind in KINDS.values() for name in dir(kind)} == {*OPERATIONS, *NUMBERS, *LEFT}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -26,8 +26,7 @@ def test_state():
 
 
 def test_each_kind_of_guard_has_a_mutant():
-    known = {*mutants_change.KILLERS} | {*mutants_change.ELSEWHERE}
-    assert mutants_change.all_kinds() == known
+    assert mutants_change.all_kinds() == {*mutants_change.KILLERS, *mutants_change.ELSEWHERE}
 
 
 # ---- what is absent
@@ -104,8 +103,7 @@ def test_absence_of_every_kind_of_object(kind):
 def test_absence_costs_one_guard_for_a_dictionary():
     net = Net()
     minidynamo.reset()
-    compiled = minidynamo.compile(net, backend="eager")
-    compiled(torch.randn(2, 3))
+    minidynamo.compile(net, backend="eager")(torch.randn(2, 3))
     absences = [g for g in last_compiled().guards if g.kind == "ABSENT"]
     assert len(absences) == len({g.source for g in absences})
 
@@ -245,8 +243,7 @@ def test_whether_two_tensors_are_one_is_guarded(name, backend):
     minidynamo.reset()
     compiled = minidynamo.compile(f, backend=backend)
     first, second = torch.ones(1), torch.ones(1)
-    weight = LAYER.weight
-    for a, b in itertools.product([first, second, outside, weight], repeat=2):
+    for a, b in itertools.product([first, second, outside, LAYER.weight], repeat=2):
         assert str(compiled(a, b)) == str(f(a, b))
 
 

@@ -25,8 +25,7 @@ def test_a_refusal_says_what_the_limit_was():
         return x + 1, "a" * 10**8
 
     minidynamo.reset()
-    result = minidynamo.compile(f, backend="eager")(torch.ones(2))
-    assert len(result[1]) == 10**8
+    assert len(minidynamo.compile(f, backend="eager")(torch.ones(2))[1]) == 10**8
     assert any("step_limit" in reason for reason in minidynamo.counters["graph_breaks"])
 
 

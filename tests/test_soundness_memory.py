@@ -47,17 +47,11 @@ def as_method(model, options):
 
 
 def as_closure(model, options):
-    def call(x):
-        return model(x) * 2
-
-    return minidynamo.compile(call, **options)
+    return minidynamo.compile(lambda x: model(x) * 2, **options)
 
 
 def as_argument(model, options):
-    def call(given, x):
-        return given(x) + 1
-
-    compiled = minidynamo.compile(call, **options)
+    compiled = minidynamo.compile(lambda given, x: given(x) + 1, **options)
     return lambda x: compiled(model, x)
 
 

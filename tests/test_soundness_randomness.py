@@ -17,8 +17,7 @@ def test_recurrent_networks_drop_what_eager_drops(cls, backend):
     torch.manual_seed(1)
     want, state = model(x)[0], torch.get_rng_state()
     torch.manual_seed(1)
-    got = minidynamo.compile(model, backend=backend)(x)[0]
-    assert_near(got, want)
+    assert_near(minidynamo.compile(model, backend=backend)(x)[0], want)
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -33,8 +32,7 @@ def test_looking_at_a_module_that_a_frame_makes_draws_nothing(make):
     torch.manual_seed(0)
     want, state = f(torch.ones(2)), torch.get_rng_state()
     torch.manual_seed(0)
-    got = minidynamo.compile(f, backend="eager")(torch.ones(2))
-    assert torch.equal(got[1], want[1])
+    assert torch.equal(minidynamo.compile(f, backend="eager")(torch.ones(2))[1], want[1])
     assert torch.equal(state, torch.get_rng_state())
 
 

@@ -91,8 +91,7 @@ def test_folders_import_one_another_in_one_direction():
             for file in imported(path) - {name(path)}:
                 if stage(file) != stage(name(path)):
                     graph.add_edge(stage(name(path)), stage(file))
-    circles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
-    assert circles == []
+    assert [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1] == []
 
 
 def test_nothing_imports_the_drivers():

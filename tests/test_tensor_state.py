@@ -55,8 +55,7 @@ def run(function, args):
 
 
 def same(ours, plain):
-    leaves = list(zip(pytree.tree_leaves(ours), pytree.tree_leaves(plain), strict=True))
-    for one, other in leaves:
+    for one, other in zip(pytree.tree_leaves(ours), pytree.tree_leaves(plain), strict=True):
         if isinstance(other, torch.Tensor):
             torch.testing.assert_close(one, other)
         else:
@@ -95,8 +94,7 @@ def on_an_argument(x):
 @pytest.mark.parametrize("function", (two_hooks, on_an_argument))
 def test_hooks_run_as_plain_python(function):
     """Gradients inside of a graph that was captured before would pass the hook by."""
-    makers = (learning,) * function.__code__.co_argcount
-    check(function, makers, "eager", 0)
+    check(function, (learning,) * function.__code__.co_argcount, "eager", 0)
     assert "a hook on the gradient" in str(dict(minidynamo.counters["skipped"]))
 
 

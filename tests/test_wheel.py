@@ -104,8 +104,7 @@ def test_what_a_checkout_holds_is_found_without_git_too(git, tmp_path, monkeypat
 
 
 def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(unpacked):
-    expected = files_of_the_checkout(ROOT)
-    assert files_in(unpacked) == expected
+    assert files_in(unpacked) == files_of_the_checkout(ROOT)
     assert {path.name for path in unpacked.iterdir()} - set(PACKAGES) == {
         next(unpacked.glob("*.dist-info")).name
     }

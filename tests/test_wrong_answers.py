@@ -51,8 +51,7 @@ def wrong_answer(name, why):
 def assert_it_fails_as_written(name, why):
     exercises.load()
     rows = exercises.rows_of(exercises.CHECKS[name][1], wrong_answer(name, why))
-    stopped = [row.detail for row in rows if row.label == "the check itself could not go on"]
-    assert stopped == []
+    assert [row.detail for row in rows if row.label == "the check itself could not go on"] == []
     assert SAYS[name, why] in [row.label for row in rows if not row.passed]
 
 

@@ -97,8 +97,7 @@ def test_a_page_on_which_nothing_was_compiled_can_be_clicked_through(chromium, t
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_without_scripts_the_page_can_be_read(chromium, pages, name):
     path, document = pages[name]
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
+    page = chromium.new_context(java_script_enabled=False).new_page()
     page.goto(path.as_uri())
     text = page.locator("noscript, .static").all_inner_texts()[-1]
     for frame in document["frames"]:

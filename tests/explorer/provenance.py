@@ -134,8 +134,7 @@ def check_rows(entry, known):
 
 
 def check_schema(document):
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.validate(document, schema())
+    pytest.importorskip("jsonschema").validate(document, schema())
 
 
 def objects(document):
@@ -232,8 +231,7 @@ def test_whatever_shows_a_constant_comes_from_its_line(kind):
     for seed in range(1000, 1000 + PROGRAMS):
         for place, count in check_program(seed, kind).items():
             seen[place] = seen.get(place, 0) + count
-    reached = {place[0] for place in seen}
-    assert {"fx", "aten", "loop_ir", "fused", "kernel"} <= reached, seen
+    assert {"fx", "aten", "loop_ir", "fused", "kernel"} <= {place[0] for place in seen}, seen
     if kind == "training":
         assert seen["kernel", "backward"] and seen["joint", "forward"]
 

@@ -698,8 +698,7 @@ class Maker:
             self.scope(body)
         indent = 4 * (self.depth + 1)
         outer = (line for line in reversed(self.lines) if len(line) - len(line.lstrip()) == indent)
-        last = next(outer, "")
-        if last.strip().startswith("except"):
+        if next(outer, "").strip().startswith("except"):
             if self.rng.random() < 0.25:
                 self.emit("else:")
                 self.scope(self.block)
@@ -740,8 +739,7 @@ class Maker:
             self.functions += 1
             loops, self.loops = self.loops, 0
             self.names["t"].append("a")
-            inner = self.rng.random()
-            if inner < 0.5 and self.depth < 3 and style != "gen":
+            if self.rng.random() < 0.5 and self.depth < 3 and style != "gen":
                 self.emit(f"q = {self.t()}")
                 self.simple_body()
             if style == "gen":

@@ -211,8 +211,7 @@ def types_found() -> dict[str, type]:
     """name -> type: every public type of the modules, each under one name."""
     found: dict[str, type] = {}
     for module_name in MODULES:
-        module = importlib.import_module(module_name)
-        for name, value in sorted(vars(module).items()):
+        for name, value in sorted(vars(importlib.import_module(module_name)).items()):
             if isinstance(value, type) and not name.startswith("_") and value not in found.values():
                 found[f"{module_name}.{name}"] = value
     return found

@@ -63,9 +63,8 @@ def own_names(value: Any) -> list[str]:
         for name, found in vars(cls).items():
             if name.startswith("__"):
                 continue
-            if isinstance(found, types.MemberDescriptorType):
-                names[name] = None
-            elif hasattr(type(found), "__set__"):
+            is_member = isinstance(found, types.MemberDescriptorType)
+            if is_member or hasattr(type(found), "__set__"):
                 names[name] = None
     return [name for name in names if isinstance(name, str)]
 
@@ -139,11 +138,9 @@ def attribute_places(value: Any, text: str, depth: int, seen: set) -> Iterator:
             yield Place(f"type({text}).__mro__[{n}]", "attribute", name)
     for name in kept:
         if name in getattr(value, "__dict__", ()):
-            inner = f"{text}.__dict__[{name!r}]"
-            yield from places(value.__dict__[name], inner, depth - 1, seen)
+            yield from places(value.__dict__[name], f"{text}.__dict__[{name!r}]", depth - 1, seen)
         else:
-            kept_there = raw(value, name)
-            yield from places(kept_there, f"{text}.{name}", depth - 1, seen)
+            yield from places(raw(value, name), f"{text}.{name}", depth - 1, seen)
 
 
 def namespace_places(value: Any, text: str, depth: int, seen: set) -> Iterator:

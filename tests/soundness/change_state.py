@@ -80,8 +80,7 @@ def asked() -> list[str]:
     texts = functions_of(torch, "torch") + functions_of(torch.autograd, "torch.autograd")
     for text, module in switch_modules().items():
         texts += functions_of(module, text)
-    modes = torch.utils._python_dispatch
-    texts += functions_of(modes, "torch.utils._python_dispatch")
+    texts += functions_of(torch.utils._python_dispatch, "torch.utils._python_dispatch")
     texts += ["torch.is_autocast_enabled('cpu')", "torch.get_autocast_dtype('cpu')"]
     return [*dict.fromkeys(texts), *switches()]
 

@@ -244,9 +244,8 @@ def sample(number: int) -> list[tuple]:
         for change in changes:
             number += 1
             method = methods[number % 3] if read in READS else "backward"
-            write = writes[number % len(writes)]
             when, kind = WHEN[number // 2 % 2], list(KINDS)[number // 3 % 3]
-            found.append((read, change, method, write, when, kind))
+            found.append((read, change, method, writes[number % len(writes)], when, kind))
     return [case for case in found if not is_late(case)]
 
 

@@ -180,8 +180,7 @@ def infos():
 
 def everything(names):
     for name in names:
-        op = infos()[name]
-        taken = op.supported_dtypes("cpu")
+        taken = infos()[name].supported_dtypes("cpu")
         for dtype in ALL_DTYPES:
             text = str(dtype).removeprefix("torch.")
             if dtype not in taken:
@@ -193,8 +192,7 @@ def everything(names):
 
 
 def cases(count, first):
-    names = wanted_names()
-    found = list(everything(names))
+    found = list(everything(wanted_names()))
     return random.Random(first).sample(found, min(count, len(found)))
 
 
@@ -302,8 +300,7 @@ def outcome(function, args, kwargs, training):
                 for t in tensors:
                     if t.is_leaf and (t.is_floating_point() or t.is_complex()):
                         t.requires_grad_()
-            result = function(*args, **kwargs)
-            values = pytree.tree_leaves(result)
+            values = pytree.tree_leaves(function(*args, **kwargs))
             if training:
                 values += gradients(values, tensors)
     except Exception as error:

@@ -271,8 +271,7 @@ class Situation:
         self.training = mode.training
 
     def inputs(self, rows: int) -> torch.Tensor:
-        x = torch.linspace(-1, 1, rows * 6).reshape(rows, 6)
-        return x.requires_grad_(self.training)
+        return torch.linspace(-1, 1, rows * 6).reshape(rows, 6).requires_grad_(self.training)
 
     def results(self, function: Any, rows: int = 4) -> list:
         torch.default_generator.manual_seed(7)  # torch.manual_seed catches OSError in linecache
@@ -423,8 +422,7 @@ def difference(situation: Situation, arrival: Arrival, caught, before: dict) -> 
         return f"files were left after {caught!r}: {left}"
     for rows in (4, 9) if situation.phase == "shape" else (4,):
         expected = situation.results(situation.function, rows)
-        found = situation.results(situation.compiled, rows)
-        for ours, theirs in zip(found, expected, strict=True):
+        for ours, theirs in zip(situation.results(situation.compiled, rows), expected, strict=True):
             if too_far(ours, theirs, 40, "several steps of training"):
                 return f"the next call is wrong after {caught!r}: {ours} instead of {theirs}"
     if errors := [record.error for record in minidynamo.records.frames if record.error]:

@@ -153,8 +153,7 @@ def cases(count: int, first: int) -> list[tuple]:
     found = []
     for way in WAYS:
         for name in ATTRIBUTES:
-            values = len(NEW.get(name, [None]))
-            places = [*range(values), *(["inside"] if name in INSIDE else [])]
+            places = [*range(len(NEW.get(name, [None]))), *(["inside"] if name in INSIDE else [])]
             found += [("function", way, name, place) for place in places]
     for number in range(len(REPLACED)):
         found += [("module", number, kind) for kind in ("function", "wraps", "before", "value")]

@@ -27,8 +27,7 @@ def cases(count: int, first: int) -> list[int]:
 def check(case: int, mode: Mode) -> str:
     """The interpreter of the loop IR runs beside C++ kernels; Triton's own is slow enough."""
     is_triton = mode.inductor.get("cpu_backend") == "triton"
-    seeds = list(range(case, case + BATCH))
-    found = sweep.check(seeds, interpreter=not is_triton)
+    found = sweep.check(list(range(case, case + BATCH)), interpreter=not is_triton)
     return "\n".join(f"seed {seed}: {problem}" for seed, problem in found)
 
 

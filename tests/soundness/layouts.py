@@ -87,8 +87,7 @@ def channels_last(t: torch.Tensor) -> torch.Tensor:
 
 def offset(t: torch.Tensor) -> torch.Tensor:
     """One element behind the start of its storage."""
-    storage = t.new_zeros(t.numel() + 1)
-    return storage[1:].view(t.shape).copy_(t)
+    return t.new_zeros(t.numel() + 1)[1:].view(t.shape).copy_(t)
 
 
 def stepped(t: torch.Tensor) -> torch.Tensor:
@@ -218,8 +217,7 @@ def difference(op: Any, call: tuple, want: Any, got: Any) -> str:
         if about(a) != about(b):
             return f"(dtype, shape, strides, bits) {about(a)} instead of {about(b)}"
     dtype = next((t.dtype for t in eager if isinstance(t, torch.Tensor)), torch.float32)
-    problem = sweep.difference(op, got, (*call, want), dtype)
-    return problem or ""
+    return sweep.difference(op, got, (*call, want), dtype) or ""
 
 
 # --- the three kinds ------------------------------------------------------------------------------

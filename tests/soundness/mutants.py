@@ -80,8 +80,7 @@ def killed_by(found: Mutant, jobs: int) -> str:
 def tried_on(found: Mutant, jobs: int) -> tuple[str, str, float]:
     """The mutant's name, what became of it, and how many seconds that took."""
     begin = time.time()
-    answer = killed_by(found, jobs)
-    return found.name, answer, time.time() - begin
+    return found.name, killed_by(found, jobs), time.time() - begin
 
 
 def main() -> None:

@@ -132,8 +132,7 @@ def lives() -> None:
 @mutant("arena: a buffer that is read by the kernel that makes another", CPU)
 def last_reader() -> None:
     def place_in_arena(arena: Any, size: int, born: int, dies: int) -> tuple:
-        earlier = [other._replace(dies=other.dies - 1) for other in arena]
-        return original(earlier, size, born, dies)
+        return original([other._replace(dies=other.dies - 1) for other in arena], size, born, dies)
 
     original = memory.place_in_arena
     memory.place_in_arena = place_in_arena

@@ -213,8 +213,7 @@ def run(text: str, seed: int, mode: Mode | None, digits: int | None) -> tuple[li
                 args, kwargs = programs.arguments(seed, call, space)
                 watched = [space[name] for name in run_programs.STATE]
             outcomes.append(outcome(function, args, kwargs, watched, file, digits))
-    counted = [sum(records.counters[name].values()) for name in COUNTED]
-    return outcomes, counted
+    return outcomes, [sum(records.counters[name].values()) for name in COUNTED]
 
 
 def cases(count: int, first: int) -> list[int]:
@@ -227,8 +226,7 @@ def check(seed: int, mode: Mode) -> str:
     text = module_text(seed) if seed % 2 else programs.program(seed // 2)
     digits = None if mode.options["backend"] == "eager" else 4
     _, expected = run(text, seed, mode, digits)
-    generated = generated_names()
-    pool = generated | (neighbours() if rng.random() < 0.5 else set())
+    pool = generated_names() | (neighbours() if rng.random() < 0.5 else set())
     # What symbols of sizes are called, and may stand beside a parameter of that name.
     sizes = {f"{letter}{number}" for letter in "su" for number in range(4)}
     first = sizes if rng.random() < 0.3 else set()

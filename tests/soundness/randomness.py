@@ -274,8 +274,7 @@ def run(function: Callable, training: bool) -> list:
                     gradients = list(torch.autograd.grad(sum(losses), x, allow_unused=True))
                 except RuntimeError as error:  # many draws have no derivative
                     gradients = [type(error).__name__]
-        state = torch.get_rng_state(), GENERATOR.get_state()
-        found.append((values, gradients, state))
+        found.append((values, gradients, (torch.get_rng_state(), GENERATOR.get_state())))
     return found
 
 

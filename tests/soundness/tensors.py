@@ -270,8 +270,7 @@ def world_of(tensor: str, place: str, program: Callable) -> tuple[World, Callabl
     if place == "parameter":
         t = torch.nn.Parameter(t.detach(), t.requires_grad)
     function, call = PLACES[place](program, t)
-    x = torch.arange(9.0).view(3, 3) + 0.5
-    return World(t, x, call), function
+    return World(t, torch.arange(9.0).view(3, 3) + 0.5, call), function
 
 
 def layout(t: torch.Tensor) -> list:
@@ -358,8 +357,7 @@ def check(case: tuple, mode: Mode) -> str:
                 return f"the change {change} is refused: {happened[1]!r}"
         want, got = run(plain[0], plain[1]), run(ours[0], compiled)
         if want != got:
-            what = compare.first_difference(want, got)
-            return f"call {number}, the change is {change}: {what}"
+            return f"call {number}, the change is {change}: {compare.first_difference(want, got)}"
     gc.collect()  # a tensor swapped or resized must not be met by the next case
     return ""
 

@@ -152,8 +152,7 @@ class Program:
     results: list[str] = field(default_factory=list)
 
     def input(self, one: Input) -> str:
-        generator = torch.Generator().manual_seed(self.seed + len(self.inputs))
-        x = one.make(generator, self.made)
+        x = one.make(torch.Generator().manual_seed(self.seed + len(self.inputs)), self.made)
         floats = x.is_floating_point() or x.is_complex()
         if self.training and one.of is None and floats:
             x = x.detach().requires_grad_()
@@ -199,8 +198,7 @@ def random_shape(rng: random.Random) -> tuple[int, ...]:
 
 def one_slice(rng: random.Random, n: int) -> str:
     start, step = rng.randrange(n), rng.choice([1, 1, 1, 2, 2, 3, 4])
-    stop = rng.randrange(start + 1, n + 1)
-    return f"{start}:{stop}" + (f":{step}" if step > 1 else "")
+    return f"{start}:{rng.randrange(start + 1, n + 1)}" + (f":{step}" if step > 1 else "")
 
 
 def index_text(rng: random.Random, shape: tuple[int, ...]) -> str:
@@ -269,8 +267,7 @@ def source_text(program: Program, shape: tuple[int, ...], dtype: torch.dtype) ->
     if wanted and rng.random() < 0.1:
         wanted = wanted[1:]
     layouts = ["plain"] * 3 + ["transposed", "sliced", "expanded", "offset"]
-    layout = rng.choice(layouts) if wanted else "plain"
-    return program.input(Input(tuple(wanted), dtype, layout))
+    return program.input(Input(tuple(wanted), dtype, rng.choice(layouts) if wanted else "plain"))
 
 
 def write_line(program: Program, name: str) -> str:
@@ -427,13 +424,10 @@ def grow(program: Program) -> None:
 
 
 def make_program(seed: int, training: bool, parts: int = 3) -> Program:
-    rng = random.Random(seed)
-    program = Program(rng, training, seed)
+    program = Program(random.Random(seed), training, seed)
     for _ in range(parts):
-        try:
+        with contextlib.suppress(RuntimeError):  # autograd refuses a view of this tensor
             grow(program)
-        except RuntimeError:  # autograd refuses a view of this tensor
-            pass
     return program
 
 

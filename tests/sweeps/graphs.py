@@ -645,13 +645,11 @@ class Program:
 
 def batch(seeds):
     """(GraphModule of all programs, inputs, [tolerance of each output], [seed of each output])"""
-    graph, inputs, programs = fx.Graph(), [], []
-    for seed in seeds:
-        programs.append(Program(seed, graph, inputs))
+    graph, inputs = fx.Graph(), []
+    programs = [Program(seed, graph, inputs) for seed in seeds]
     outputs = [(v, seed) for p, seed in zip(programs, seeds) for v in p.outputs]
     graph.output(tuple(v.node for v, _ in outputs))
-    front = [n for n in graph.nodes if n.op == "placeholder"]
-    for node in reversed(front):  # placeholders first
+    for node in reversed([n for n in graph.nodes if n.op == "placeholder"]):  # placeholders first
         graph._root.append(node)
     return (
         fx.GraphModule(torch.nn.Module(), graph),

@@ -172,8 +172,7 @@ def difference(op, got, sample, dtype):
         sizes = error_sizes(op, sample, got, sample[2], zeros)
         floats = [t.dtype for t in pytree.tree_leaves(sample[2]) if t.is_floating_point()]
         if sizes and floats:  # the operator may make floats of integers
-            limit = allowed_error(sizes[1] / (sizes[2] or 1.0), floats[0]) * sizes[2]
-            if sizes[0] <= limit:
+            if sizes[0] <= allowed_error(sizes[1] / (sizes[2] or 1.0), floats[0]) * sizes[2]:
                 return None
         problem += (
             f" (distance to float64: ours {sizes[0]:.3g}, eager's {sizes[1]:.3g})" if sizes else ""
@@ -283,8 +282,7 @@ def eager_calls_of_ours(op, samples):
     original, miniinductor.compile.build_program = miniinductor.compile.build_program, stop
     try:
         gm, tensors = graph_of(op, samples)
-        compiled = miniinductor.compile_fx(gm, copy.deepcopy(tensors))
-        records.append(compiled.record)
+        records.append(miniinductor.compile_fx(gm, copy.deepcopy(tensors)).record)
     except Seen:
         pass
     finally:

@@ -171,8 +171,7 @@ def joined(rng, x, dims, others):
 def padded(rng, x, dims, others):
     if not dims:
         return None
-    pad = [rng.choice([0, 1, 2]), rng.choice([0, 1])]
-    return F.pad(x, pad, value=0.5), dims[:-1] + ["?"]
+    return F.pad(x, [rng.choice([0, 1, 2]), rng.choice([0, 1])], value=0.5), dims[:-1] + ["?"]
 
 
 def product(rng, x, dims, others):
