@@ -17,6 +17,7 @@ import ast
 import itertools
 import logging
 import sys
+import time
 import traceback
 import types
 import weakref
@@ -85,6 +86,7 @@ class FrameRecord(Timed):
     input_sources: "list[Source]" = field(default_factory=list)
     backend: str = ""
     backend_record: Any = None
+    begun: float = field(default_factory=time.perf_counter)
     times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself
