@@ -35,7 +35,8 @@ NOT_HERE = """
     a_nan_with_bits_that_rounding_would_carry_stays_one a_mean_lies_in_memory_as_its_input_does
     16_bits_are_rounded_where_bits_are_lost_and_once every_float_is_rounded_to_16_bits_as_torch_does
     a_running_log_of_exponentials_loses_no_digits what_only_the_column_decides_is_computed_once
-    the_writer_defines_every_op short_rows_that_are_read_many_times_lie_along_the_columns
+    the_writer_defines_every_op short_elements_that_lie_apart_are_read_in_words
+    short_rows_that_are_read_many_times_lie_along_the_columns
 """.split()
 
 
