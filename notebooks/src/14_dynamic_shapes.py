@@ -414,9 +414,9 @@ dynamic.kernels
 
 # %% [markdown]
 # `s0` is an argument and the bound of a loop. Starting threads takes time, so the kernel decides at
-# run time whether it has enough work for them: `if (8*s0 >= 16384)`. The next output is the wrapper
-# of the same entry:
-# <!-- shows: has("if (8*s0 >= 16384)") and has("x0 < s0") -->
+# run time whether it has enough work for them: `if (16*s0 >= 32768)`, in operations. The next output
+# is the wrapper of the same entry:
+# <!-- shows: has("if (16*s0 >= 32768)") and has("x0 < s0") -->
 
 # %%
 dynamic.wrapper
