@@ -40,7 +40,8 @@ class Symbolic:
             for t, ds, at in zip(tensors, dims, sources)
         ]
         tracer = Flat()
-        gm = fx.GraphModule(tracer.root, tracer.trace(function))
+        graph = tracer.trace(function)
+        gm = fx.GraphModule(tracer.root, graph)
         output = next(n for n in gm.graph.nodes if n.op == "output")
         if not isinstance(output.args[0], tuple):
             output.args = ((output.args[0],),)

@@ -566,11 +566,11 @@ LANES = {
     "products": (lambda x, y: (x[:, :, None] * y).sum(1), [(35, 19), (19, 37)], "acc0[37]"),
     "batch": (
         lambda x, y: (x[:, :, None] - y[:, None]).prod(-1),
-        [(2, 33, 9), (2, 35, 9)],
+        [(2, 33, 9), (2, 65, 9)],
         "Table",
     ),
-    "flipped": (lambda x, y: (x[:, None] - y.flip(1)).amin(-1), [(33, 19), (17, 19)], "Table"),
-    "in two": (lambda x, y: torch.logsumexp(x[:, None] * y, -1), [(40, 19), (17, 19)], "Table"),
+    "flipped": (lambda x, y: (x[:, None] - y.flip(1)).amin(-1), [(33, 19), (57, 19)], "Table"),
+    "in two": (lambda x, y: torch.logsumexp(x[:, None] * y, -1), [(40, 19), (57, 19)], "Table"),
     "padded": (lambda x, y: (x[:, None] - F.pad(y, (1, 2))).sum(-1), [(33, 19), (35, 16)], None),
     "long rows": (lambda x, y: (x[:, None] - y).sum(-1), [(33, 300), (70, 300)], "not Table"),
 }
