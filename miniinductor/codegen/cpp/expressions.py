@@ -33,6 +33,7 @@ import sympy
 import torch
 
 from ... import config
+from ...ir.dependencies import LoopBody
 from ...ir.loops import Buffer, playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
 from ...sizes.symbols import Size
@@ -256,6 +257,20 @@ class CppExpressions(OpsHandler):
 
     def is_short(self, name: str) -> bool:
         return self.buffers[name].layout.dtype in (torch.float16, torch.bfloat16)
+
+    def moves_only(self, body: LoopBody) -> bool:
+        """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
+        loaded = {i.result for i in body.walk() if i.op == "load" and self.is_short(i.args[0])}
+        return all(
+            (i.op == "store" and self.is_short(i.args[0])) != loaded.isdisjoint(i.args)
+            for i in body.walk()
+        )
+
+    def narrow(self, new: str, value: Value, dtype: torch.dtype) -> str:
+        """The text of what is stored.  new: the value before it was rounded to the dtype."""
+        if dtype is torch.bfloat16 and value.text in self.rounded and new in self.short_nan:
+            return f"mini::upper_bfloat16({value})"
+        return f"mini::to_{SMALL_FLOATS[dtype]}({new})" if dtype in SMALL_FLOATS else new
 
     # -- indices at run time
     def indirect_indexing(

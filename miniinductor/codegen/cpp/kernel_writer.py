@@ -41,7 +41,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import Instruction, LoopBody
+from ...ir.dependencies import Instruction
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
@@ -130,14 +130,6 @@ class CppKernelWriter(CppExpressions):
         self.inner_variables = set()
         self.lane: sympy.Symbol | None = None  # the innermost of these
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
-
-    def moves_only(self, body: LoopBody) -> bool:
-        """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""
-        loaded = {i.result for i in body.walk() if i.op == "load" and self.is_short(i.args[0])}
-        return all(
-            (i.op == "store" and self.is_short(i.args[0])) != loaded.isdisjoint(i.args)
-            for i in body.walk()
-        )
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -381,12 +373,6 @@ class CppKernelWriter(CppExpressions):
         wide = converted_together(self, "Narrowed", target, dtype, index)  # (a scatter has none)
         stored = new if wide else self.narrow(new, value, dtype)
         self.scope.add(f"{wide or target} = {stored};")
-
-    def narrow(self, new: str, value: Value, dtype: torch.dtype) -> str:
-        """The text of what is stored.  new: the value before it was rounded to the dtype."""
-        if dtype is torch.bfloat16 and value.text in self.rounded and new in self.short_nan:
-            return f"mini::upper_bfloat16({value})"
-        return f"mini::to_{SMALL_FLOATS[dtype]}({new})" if dtype in SMALL_FLOATS else new
 
     # -- reductions
     def store_deferred(self, place: str = "") -> None:

@@ -37,8 +37,8 @@ class Line:
 
 
 class BeforeLanes(Line):
-    """A line that stands in the body of a loop over lanes, and is written before that loop.  Its
-    text has two places, {}: for the number of lanes, and for how many of them this loop runs."""
+    """A line in the body of a loop over lanes; the kernel has it before that loop.  The text has
+    two places, {}: for the number of lanes, and for how many of them this loop runs."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Line:
 
 @dataclass
 class Loop:
-    """A loop or a branch: its header, and what stands in it."""
+    """A loop or a branch: a header and a body."""
 
     header: str
     body: "Sequence[Code]"
