@@ -67,7 +67,7 @@ EXTREMES = {
     "argmin": "smaller",
 }
 OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
-# which commute with rounding
+# templates: the rounded result is the result of rounded operands
 MONOTONE = {
     *("-{}", "mini::abs({})", "{} ? {} : {}"),
     *("mini::maximum<float>({}, {})", "mini::minimum<float>({}, {})"),

@@ -238,8 +238,9 @@ template <int most> struct Narrowed {
 };
 #endif
 
-// --- elements of less than 32 bits that lie apart -------------------------------------------------
-// The processor gathers words of 32 bits: that in which the element lies (of no other page) is read.
+// --- elements of less than 32 bits that lie apart ------------------------------------------------
+// The processor gathers words of 32 bits.  The word that holds the element lies in its page, so
+// that it can be read, whatever else it holds.
 typedef uint32_t __attribute__((may_alias)) Word;
 template <class T> OP T gathered(const T* in, uint64_t i) {
 #ifdef __SANITIZE_ADDRESS__   // it forbids to read what lies beside a tensor
@@ -270,7 +271,7 @@ OF_LANES(max, maximum(a, b))
 OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
 
-// --- values that are computed once, for each iteration of some loops ------------------------------
+// --- values that are computed once, for each iteration of some loops -----------------------------
 template <class T> struct Table {
     T* values;
     Table(int64_t n) : values((T*)aligned_alloc(64, (n * sizeof(T) | 63) + 1)) {}
