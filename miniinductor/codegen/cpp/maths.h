@@ -17,8 +17,8 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) {
 }
 
 // --- exp -----------------------------------------------------------------------------------------
-// 1.5 * 2^23 + 254: adding it rounds to an integer, found in the low bits.  254 is twice the bias of
-// an exponent: half of these bits are the exponent of 2^(n/2)
+// 1.5 * 2^23 + 254: adding it rounds to an integer, found in the low bits.  254 is twice the bias
+// of an exponent: half of these bits are the exponent of 2^(n/2)
 constexpr float SHIFT = 12583166.f;
 // x * 2^e
 OP float scaled(float x, int32_t e) { return bits<float>(bits<int32_t>(x) + (e << 23)); }
@@ -84,7 +84,7 @@ OP float log(float x0) {
     int32_t e = exponent(x);
     return log_of(x0, e - (tiny ? 23.f : 0.f), scaled(x, -e) - 1.f);
 }
-OP float log1p(float x) {                       // m = x / 2^e + (1 / 2^e - 1): no digit of x is lost
+OP float log1p(float x) {                       // m = x / 2^e + (1 / 2^e - 1) keeps all digits
     int32_t e = exponent(1.f + x);
     float m = scaled(x, -e) + fma(.25f, scaled(4.f, -e), -1.f);
     return __builtin_copysignf(log_of(1.f + x, e, m), x);
