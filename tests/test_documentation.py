@@ -198,7 +198,7 @@ def test_the_census_says_what_its_rows_say():
     assert classes and re.findall(r"\d\.\d\d", classes[1]) == [f"{v:.2f}" for v in worst]
 
 
-@pytest.mark.parametrize("name, ranks, count", [("h100_x2", 2, 13), ("h200_x4", 4, 8)])
+@pytest.mark.parametrize("name, ranks, count", [("h100_x2", 2, 13), ("h200_x4", 4, 10)])
 def test_the_figures_of_several_gpus_are_those_of_their_rows(name, ranks, count):
     rows = documentation.results(f"{name}_distributed")["rows"]
     text = (documentation.ROOT / "docs" / "measuring.md").read_text()
@@ -213,5 +213,5 @@ def test_the_figures_of_several_gpus_are_those_of_their_rows(name, ranks, count)
         assert row["right"] and (row["same_on_all_ranks"] or row["wrapping"] == "TP")
     assert f"{100 * max(row['difference'] for row in timed):.0f}%" in text and len(timed) == count
     for row in rows:
-        if row.get("to") == ranks:
+        if "to" in row:
             assert f"{row['weak scaling']:.2f}" in text
