@@ -98,13 +98,19 @@ def test_writes_are_seen_after_calls_that_found_none():
         torch.testing.assert_close(compiled(x), m(x), msg=name)
 
 
+def test_a_tuple_at_the_address_of_a_dead_one_is_another():
+    tuples = lambda n: ("a" * n,), lambda x, t: x * len(t[0])
+    defaults = lambda n: lambda x, n=n: x * n, lambda x, f: f(x)
+    for make, use in (tuples, defaults):
+        compiled = minidynamo.compile(use, backend="eager")
+        for n in (1, 1, 1, 2, 2, 3):
+            assert compiled(torch.ones(1), make(n)) == n
+
+
 def test_results_are_made_in_the_sizes_of_the_output():
     x = torch.randn(2, 3)
-    for f in (
-        lambda x: x.sum(0, True),
-        lambda x: (x + 1).view(6),
-        lambda x: (x * 2)[None, :, None],
-    ):
+    changed = lambda x: (x + 1).view(6), lambda x: (x * 2)[None, :, None]
+    for f in (lambda x: x.sum(0, True), *changed):
         found = minidynamo.compile(f)(x)
         torch.testing.assert_close(found, f(x))
         assert found.stride() == f(x).stride()
