@@ -8,13 +8,17 @@ from minidynamo.guards import _layouts
 from minidynamo.guards import checks as layouts
 
 
+Fields = type("Fields", (type("Slot", (), {"__slots__": ("by",)}),), {})  # a slot and a __dict__
+
+
 class Scaled(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("b", torch.arange(16.0).view(4, 4))
+        self.fields = Fields()
 
     def forward(self, x):
-        return x + self.b * 2
+        return x + self.b * getattr(self.fields, "by", 3)
 
 
 def becomes(make):
@@ -81,6 +85,7 @@ WRITES = {
     "the order": lambda m: m.inner.update({"a": m.inner.pop("a")}),
     "a hook": lambda m: m.inner["b"].register_forward_hook(lambda m, x, y: y + 1),
     "a method": lambda m: setattr(m.inner["b"], "forward", lambda x: x - 1),
+    "a slot": lambda m: setattr(m.inner["b"].fields, "by", 2),
     "a set": lambda m: m.tags.add("b"),
 }
 
