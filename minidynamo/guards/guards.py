@@ -188,7 +188,8 @@ class GuardPrinter:
         """The guards of everything that is read from `node`: leaves first."""
         children = [*filter(self.is_needed, node.children.values())]
         # no tuple: it has no version, so `still` is false where an anchor is one
-        may_settle = node.root().kind != "pinned" and "TUPLE" not in kinds_of(node)
+        is_tuple = "TUPLE" in kinds_of(node) or node.key == "__defaults__"
+        may_settle = node.root().kind != "pinned" and not is_tuple
         if not self.inside and children and may_settle and self.is_settled(node):
             self.anchors.append(node)
             return
