@@ -187,7 +187,10 @@ class GuardPrinter:
     def below(self, node: Source) -> None:
         """The guards of everything that is read from `node`: leaves first."""
         children = [*filter(self.is_needed, node.children.values())]
-        if not self.inside and children and node.root().kind != "pinned" and self.is_settled(node):
+        # no tuple: it has no version, so `still` is false where an anchor is one
+        is_tuple = "TUPLE" in kinds_of(node) or node.key == "__defaults__"
+        may_settle = node.root().kind != "pinned" and not is_tuple
+        if not self.inside and children and may_settle and self.is_settled(node):
             self.anchors.append(node)
             return
         inner = list[Source]()

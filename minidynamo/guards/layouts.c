@@ -77,7 +77,8 @@ layout(PyObject *module, PyObject *tensor)
 }
 
 /* A dictionary, an object and its own, or a tuple; each write gives a dictionary another version.
- * (Not so where Python 3.13 writes an attribute.) */
+ * (Not so where Python 3.13 writes an attribute.)  A tuple has no version: only an object that was
+ * compared before keeps it alive, and its address with it. */
 typedef struct {
     PyObject *object, *fields;
     PyTypeObject *class;
@@ -119,7 +120,8 @@ note(PyObject *module, PyObject *const *args, Py_ssize_t count)
 
 /* still([bytes], (tensor, layout, tensor, layout...), x...): are all objects as `note(x...)` saw
  * them, and have the tensors these layouts?  The bytes keep no object alive.  They need not: an
- * object is either an argument here, or lies in an object that was compared before it. */
+ * object is either an argument here, or lies in an object that was compared before it.  A tuple
+ * among the arguments may be a new one at the address of the one that was seen: false. */
 static PyObject *
 still(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -129,7 +131,8 @@ still(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (!last)
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < last; i++)
-        if ((i + 2 < count && args[i + 2] != seen[i].object)
+        if ((i + 2 < count
+             && (args[i + 2] != seen[i].object || PyTuple_CheckExact(args[i + 2])))
             || !look_at(seen[i].object, &now) || memcmp(&now, seen + i, sizeof now))
             Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held); i += 2) {

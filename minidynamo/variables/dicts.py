@@ -220,6 +220,7 @@ class DictVar(Container):
     def method_clear(self, tx: Frame) -> None:
         self.guard_keys(tx)
         self.items.clear()
+        self.removed += 1
         self.mutated = self.rewritten = True
 
 

@@ -224,7 +224,7 @@ class ObjectVar(Variable):
             return self.slots[name].realize(tx)
         if self.value is None or not hasattr(self.value, name):
             if self.value is not None:
-                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
+                tx.output.guard(self.source, ("NO_SLOT", name), "not hasattr({0}, {pin})", name)
             self.missing(tx, name)
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
 
