@@ -58,8 +58,9 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of, term
-from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
+from .accumulators import Accumulator, Deviations, SumOfExp, scan_of, term
+from .axes import size_text
+from .tile_plan import ABOUT, Launch, TilePlan, foreach_config, plan_tiles
 
 
 class TritonKernelWriter(TritonExpressions):

@@ -37,10 +37,11 @@ from ...schedule.common_loops import common_loops
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
 from ..kernel_plan import plan_of
+from .axes import Axis
 from .expressions import NARROW
 from .kernel_text import Code, Tile, plain
 from .kernel_writer import TritonKernelWriter
-from .tile_plan import Axis, TilePlan, product_configs, tile_plan
+from .tile_plan import TilePlan, product_configs, tile_plan
 
 aten = torch.ops.aten
 # their operands: perhaps a bias, then a and b
