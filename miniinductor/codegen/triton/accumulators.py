@@ -23,9 +23,10 @@ import sympy
 import torch
 
 from ...ir.loops import playing
+from ...ir.ops import compute_dtype
 from ..kernels import limit
 from .axes import size_text
-from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
+from .expressions import TritonExpressions, as_narrow, literal, triton_type
 from .kernel_text import Line, Tile, plain
 from .tile_plan import ABOUT, LARGEST_INT32, NEIGHBOURS
 

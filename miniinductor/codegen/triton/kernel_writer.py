@@ -36,13 +36,14 @@ import torch
 
 from ...ir.dependencies import int_or_none
 from ...ir.loops import Buffer, playing
+from ...ir.ops import NARROW
 from ...records import Listing, Marked, indent
 from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
 from ..kernels import Kernel, Order, about_lines, of_all_parts, origin_text, summary
-from .expressions import NARROW, TritonExpressions, as_narrow, triton_type
+from .expressions import TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,
     Axes,

@@ -31,6 +31,7 @@ from ... import config
 from ...devices import recomputes
 from ...ir.dependencies import int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
+from ...ir.ops import NARROW
 from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
 from ...schedule.common_loops import common_loops
@@ -38,7 +39,6 @@ from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNod
 from ...sizes.expressions import flatten
 from ..kernel_plan import plan_of
 from .axes import Axis
-from .expressions import NARROW
 from .kernel_text import Code, Tile, plain
 from .kernel_writer import TritonKernelWriter
 from .tile_plan import TilePlan, product_configs, tile_plan
