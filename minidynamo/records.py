@@ -90,8 +90,7 @@ class FrameRecord(Timed):
     times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself
-    failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
-    recompile_reason: str = ""  # what it found
+    recompile_reason: str = ""  # the first guard of the entry before that was false
     # why no earlier entry fitted: one for each whose guards are false, the oldest first;
     # `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
@@ -270,9 +269,9 @@ def show(entry: "CacheEntry") -> None:
 # ---- guards that failed
 LONGEST = 120  # characters of a value
 PRINTED = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device)
-SIZES = "mark the size with minidynamo.mark_dynamic(tensor, dim), or compile with dynamic=True"
+DYNAMIC = "mark the size with minidynamo.mark_dynamic(tensor, dim), or compile with dynamic=True"
 HINTS = {  # kind of guard -> what the user can do
-    **dict.fromkeys(("SHAPE", "EQUAL", "RANGE", "SIZES", "STRIDE"), SIZES),
+    **dict.fromkeys(("SHAPE", "EQUAL", "RANGE", "SIZES", "STRIDE"), DYNAMIC),
     "EQUALS": "pass what changes as a tensor, or keep it out of the compiled function",
 }
 OTHERWISE = "make it the same in each call, or raise minidynamo.config.recompile_limit"
@@ -345,7 +344,7 @@ def judge_entries(
             hint = HINTS.get(guard.kind, OTHERWISE)
             failure = GuardFailure(number, guard, reason, *values, hint)
             record.failures.append(failure)
-            record.failed_guard, record.recompile_reason = guard, reason
+            record.recompile_reason = reason
     lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
     hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)
     record.advice = "".join([*lines, *hints])

@@ -138,7 +138,6 @@ os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_
 COMPILING = Current(False)
 # What fake tensors would log while a frame is traced is in the reason of the graph break.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda record: not COMPILING.value)
-SIZES = ("SHAPE", "STRIDE")  # guards of sizes
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
 FRESH = 2  # after so many entries whose module died, what modules hold is taken for input
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
@@ -296,7 +295,7 @@ class FrameCompiler:
             failed = records.judge_entries(record, before, conversion.function, conversion.args)
             known = [source for entry in before for source in entry.record.input_sources]
             conversion.policy.note_replaced(known, failed)
-            if len(before) == 1 and all(guard.kind in SIZES for guard in failed):
+            if len(before) == 1 and all(guard.kind in ("SHAPE", "STRIDE") for guard in failed):
                 reason = ""  # they become symbols
         if reason:
             if self.is_within_given_up() and owner_of(conversion.args) is None:
