@@ -165,7 +165,7 @@ def check_epilogue(fused: FusedProduct, nodes: Sequence[ScheduledNode], schedule
         raise Refused("what follows reduces, scans or scatters")
     if common_loops(group.outer, sizes) is None:
         raise Refused(f"their loops differ: {sizes} and {group.outer}")
-    element = flatten(loop_variables("x", len(group.outer)), group.outer)
+    element = flatten(group.x, group.outer)
     if any(access.index != element for access in group.reads if access.name == fused.buffer.name):
         raise Refused("the product is read at other elements than the loops'")
     try:
