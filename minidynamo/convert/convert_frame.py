@@ -41,7 +41,7 @@ from miniinductor.options import Current
 from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
-from ..guards.originals import BUILTINS, NN_MODULE, OURS, TORCH
+from ..guards.originals import BUILTINS, NN_MODULE, OPTIMIZERS, OURS, TORCH
 from ..rebuild.resume import GENERATOR_LIKE, function_name, is_resume_code
 from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
@@ -60,7 +60,6 @@ from .entries import (
 
 MINIINDUCTOR = os.path.dirname(miniinductor.__file__) + os.sep
 # folders of torch's files, and the methods in them that are compiled
-OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
 COMPILED_TORCH = {os.path.join(TORCH, "nn", "modules") + os.sep: "forward", OPTIMIZERS: "step"}
 # What these files of torch's call runs as plain Python, too: the backward pass (hooks, bodies of
 # checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...

@@ -36,11 +36,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..errors import CannotTrace, DataDependent
 from ..ir.loops import same_layout
 from ..sizes.symbols import same_sizes, sizes
-from .fake_mode import FakeMode, is_row_by_row, let_go, refusal, tensors_in
+from .fake_mode import FakeMode, Op, is_row_by_row, let_go, refusal, tensors_in
 from .functionalize import (
     Graph,
     Node,
-    Op,
     functional_of,
     graph_module,
     is_composite,

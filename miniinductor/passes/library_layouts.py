@@ -48,7 +48,7 @@ import torch
 from torch import fx
 
 from .. import config
-from ..autograd.functionalize import Graph, is_needed, with_graph
+from ..autograd.functionalize import Graph, Node, is_needed, with_graph
 from ..errors import ours
 from ..ir.dependencies import int_or_none
 from ..ir.ops import NARROW
@@ -56,7 +56,6 @@ from ..records import CompileRecord
 from ..sizes.symbols import hints_of, value_of
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
-Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 Matrix: TypeAlias = tuple[Sequence[int], Sequence[int]]  # size, stride
 Rules: TypeAlias = dict[Any, Callable[..., Any]]
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
