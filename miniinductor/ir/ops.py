@@ -57,6 +57,7 @@ BINARY = (
     *"add sub mul truediv floordiv truncdiv remainder fmod pow maximum minimum".split(),
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
+INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which may be by zero
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "m2", "sumexp")
 

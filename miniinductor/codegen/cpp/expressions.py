@@ -35,7 +35,7 @@ import torch
 from ... import config
 from ...ir.dependencies import LoopBody
 from ...ir.loops import Buffer, playing
-from ...ir.ops import COMPARISON, NARROW, TESTS, OpsHandler
+from ...ir.ops import COMPARISON, INTEGER_DIVISIONS, NARROW, TESTS, OpsHandler
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
@@ -56,7 +56,6 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
 }
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
 # a reduction's kind, or a scatter's mode -> what keeps one of two elements
 EXTREMES = {
     "max": "maximum",

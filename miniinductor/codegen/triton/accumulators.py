@@ -217,7 +217,7 @@ class Deviations(Accumulator):
         lane = "tl.arange(0, RBLOCK)[None, :]"
         count = f"(({row} - {lane} + RBLOCK - 1) // RBLOCK).to({self.type})"
         text = f"{name} - tl.sum({name} * {count}, 1)[:, None] / {row}"
-        away = self.writer.named(text, self.dtype, self.writer.plan.all_axes(True))
+        away = self.writer.named(text, self.dtype, self.writer.plan.all_axes)
         return self.column(f"{name}_m2 + {count} * {away} * {away}")
 
 

@@ -117,7 +117,7 @@ class TritonExpressions(OpsHandler):
 
     def spread(self, value: Tile) -> str:
         """The value as a tile along all axes, as text."""
-        if value.axes == self.plan.all_axes(True):
+        if value.axes == self.plan.all_axes:
             return str(value)
         return f"tl.broadcast_to({value}, {self.plan.shape()})"
 

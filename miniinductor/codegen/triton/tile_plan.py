@@ -258,8 +258,9 @@ class TilePlan(KernelPlan):
         sides = [axis.block if axes is None or axis.name in axes else "1" for axis in self.axes]
         return f"[{', '.join(sides)}]"
 
-    def all_axes(self, inner: bool) -> Axes:
-        return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
+    @functools.cached_property
+    def all_axes(self) -> Axes:
+        return frozenset(axis.name for axis in self.axes)
 
 
 def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
