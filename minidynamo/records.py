@@ -90,7 +90,8 @@ class FrameRecord(Timed):
     times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself
-    recompile_reason: str = ""  # the first guard of the entry before that was false
+    failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
+    recompile_reason: str = ""  # what it found
     # why no earlier entry fitted: one for each whose guards are false, the oldest first;
     # `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
@@ -344,7 +345,7 @@ def judge_entries(
             hint = HINTS.get(guard.kind, OTHERWISE)
             failure = GuardFailure(number, guard, reason, *values, hint)
             record.failures.append(failure)
-            record.recompile_reason = reason
+            record.failed_guard, record.recompile_reason = guard, reason
     lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
     hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)
     record.advice = "".join([*lines, *hints])
