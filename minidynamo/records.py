@@ -270,9 +270,9 @@ def show(entry: "CacheEntry") -> None:
 # ---- guards that failed
 LONGEST = 120  # characters of a value
 PRINTED = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device)
-SIZES = "mark the size with minidynamo.mark_dynamic(tensor, dim), or compile with dynamic=True"
+DYNAMIC = "mark the size with minidynamo.mark_dynamic(tensor, dim), or compile with dynamic=True"
 HINTS = {  # kind of guard -> what the user can do
-    **dict.fromkeys(("SHAPE", "EQUAL", "RANGE", "SIZES", "STRIDE"), SIZES),
+    **dict.fromkeys(("SHAPE", "EQUAL", "RANGE", "SIZES", "STRIDE"), DYNAMIC),
     "EQUALS": "pass what changes as a tensor, or keep it out of the compiled function",
 }
 OTHERWISE = "make it the same in each call, or raise minidynamo.config.recompile_limit"

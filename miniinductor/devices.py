@@ -9,9 +9,8 @@ In:   `register_language(Language(...))` and `register_device(Device(...))`: lan
     >>> why_not(torch.device("meta"))
     'there is no code generator for device meta'
 
-A name is registered once; whoever means to put another entry in its place says so.  A stage does
-the plain thing where nothing is registered.  Mirrors `register_backend_for_device` in
-torch/_inductor/codegen/common.py.
+A name is registered once.  A stage does the plain thing where nothing is registered.  Mirrors
+`register_backend_for_device` in torch/_inductor/codegen/common.py.
 """
 
 import functools
@@ -87,18 +86,18 @@ LANGUAGES: dict[str, Language] = {}
 DEVICES: dict[str, Device] = {}
 
 
-def register_language(language: Language, replaces: bool = False) -> None:
-    registered(LANGUAGES, language.name, language, replaces)
+def register_language(language: Language) -> None:
+    registered(LANGUAGES, language.name, language)
 
 
-def register_device(device: Device, replaces: bool = False) -> None:
-    registered(DEVICES, device.type, device, replaces)
+def register_device(device: Device) -> None:
+    registered(DEVICES, device.type, device)
 
 
-def registered(table: dict[str, Any], name: str, entry: Any, replaces: bool) -> None:
+def registered(table: dict[str, Any], name: str, entry: Any) -> None:
     """Raises ValueError where somebody else has the name."""
-    if name in table and not replaces:
-        raise ValueError(f"{name!r} is registered already; replaces=True takes its place")
+    if name in table:
+        raise ValueError(f"{name!r} is registered already")
     table[name] = entry
 
 

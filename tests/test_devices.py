@@ -27,8 +27,8 @@ def test_a_name_is_registered_once(monkeypatch):
         with pytest.raises(ValueError, match="is registered already"):
             register(entry)
     assert devices.DEVICES["cuda"] is cuda and devices.LANGUAGES["triton"] is triton
-    monkeypatch.setitem(devices.DEVICES, "cuda", cuda)  # (put back afterwards)
-    devices.register_device(devices.Device("cuda", arena_limit=1), replaces=True)
+    monkeypatch.delitem(devices.DEVICES, "cuda")  # (put back afterwards)
+    devices.register_device(devices.Device("cuda", arena_limit=1))
     assert devices.entry_of(torch.device("cuda")).arena_limit == 1
 
 

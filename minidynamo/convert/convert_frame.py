@@ -41,7 +41,7 @@ from miniinductor.options import Current
 from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
-from ..guards.originals import BUILTINS, NN_MODULE, OURS, TORCH
+from ..guards.originals import BUILTINS, NN_MODULE, OPTIMIZERS, OURS, TORCH
 from ..rebuild.resume import GENERATOR_LIKE, function_name, is_resume_code
 from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
@@ -60,7 +60,6 @@ from .entries import (
 
 MINIINDUCTOR = os.path.dirname(miniinductor.__file__) + os.sep
 # folders of torch's files, and the methods in them that are compiled
-OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
 COMPILED_TORCH = {os.path.join(TORCH, "nn", "modules") + os.sep: "forward", OPTIMIZERS: "step"}
 # What these files of torch's call runs as plain Python, too: the backward pass (hooks, bodies of
 # checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
@@ -138,7 +137,6 @@ os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_
 COMPILING = Current(False)
 # What fake tensors would log while a frame is traced is in the reason of the graph break.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda record: not COMPILING.value)
-SIZES = ("SHAPE", "STRIDE")  # guards of sizes
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
 FRESH = 2  # after so many entries whose module died, what modules hold is taken for input
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
@@ -296,7 +294,7 @@ class FrameCompiler:
             failed = records.judge_entries(record, before, conversion.function, conversion.args)
             known = [source for entry in before for source in entry.record.input_sources]
             conversion.policy.note_replaced(known, failed)
-            if len(before) == 1 and all(guard.kind in SIZES for guard in failed):
+            if len(before) == 1 and all(guard.kind in ("SHAPE", "STRIDE") for guard in failed):
                 reason = ""  # they become symbols
         if reason:
             if self.is_within_given_up() and owner_of(conversion.args) is None:

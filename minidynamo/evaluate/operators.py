@@ -23,7 +23,7 @@ from .. import config
 from ..errors import Break
 from ..variables.base import BINARY, Frame, OpaqueVar, Variable, compared_by_identity, lookup
 from ..variables.classes import ClassVar
-from ..variables.constant import NUMPY, ConstantVar
+from ..variables.constant import NUMPY, VALUES, ConstantVar
 from ..variables.dicts import (
     Container,
     DictVar,
@@ -65,7 +65,6 @@ UNARY: dict[str, Callable] = {"-": host.neg, "+": host.pos, "~": host.invert, "n
 left_operand, right_operand, in_place = ByClass(), ByClass(), ByClass()  # (tx, operator, a, b)
 comparison = ByClass()  # (tx, symbol, a, b): `a` or `b` is of the class
 unary_operand = ByClass()  # (tx, symbol, a)
-VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
 SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 UPDATING = {symbol: f"{name}_update" for symbol, name in SET_METHODS.items()} | {"|": "update"}
 

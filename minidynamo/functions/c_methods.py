@@ -23,7 +23,7 @@ from ..evaluate.operations import on_host
 from ..evaluate.operators import contents
 from ..variables.base import Args, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
-from ..variables.constant import ConstantVar
+from ..variables.constant import VALUES, ConstantVar
 from ..variables.dicts import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.objects import ObjectVar, initialise_exception, is_inherited
@@ -37,7 +37,6 @@ from .strings import text
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()
 IMMUTABLE = {object, bytes, slice, range, types.GenericAlias, types.UnionType, types.CodeType}
-VALUES = {str, bytes, int, float, complex}  # also of subclasses, whose objects may have fields
 CONTAINERS = (dict, list, tuple, set)
 ITEMS = ("__setitem__", "__getitem__", "__delitem__", "__contains__")
 

@@ -22,6 +22,7 @@ from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
 from ..variables.base import MISSING, Args, Frame, Named, Variable, can_change, lookup
 from ..variables.classes import ClassVar, SuperVar
+from ..variables.constant import VALUES
 from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
 from ..variables.functions import CellVar
 from ..variables.nn_modules import ModuleVar, has_state
@@ -62,7 +63,6 @@ CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass
     list: lambda: ListVar([]),
     set: lambda: SetVar({}),
 }
-VALUES = {kind.__new__ for kind in (str, bytes, int, float, complex)}  # of subclasses of these
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 
@@ -125,7 +125,7 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
     if new is tuple.__new__ and issubclass(cls, tuple):
         items = [item for values in args for item in tx.listed(values)]
         return ObjectVar(cls, fields=fields, payload=TupleVar(items))
-    if new in VALUES and issubclass(cls, new.__self__):
+    if any(new is kind.__new__ and issubclass(cls, kind) for kind in VALUES):
         return made_anew(tx, functools.partial(new, cls, *[value.as_constant() for value in args]))
     if issubclass(cls, BaseException):
         made = ExceptionVar(cls, fields=fields)

@@ -11,7 +11,6 @@ Mirrors torch/_dynamo/variables/torch.py and ctx_manager.py.
 """
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,7 @@ import torch
 
 from ..evaluate.operations import on_host
 from ..frame.frame_hook import graph_break, is_compiling
-from ..guards.originals import TORCH
+from ..guards.originals import OPTIMIZERS, TORCH
 from ..variables.base import Frame, OutputGraph, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
@@ -163,7 +162,6 @@ rule(torch.autocast_decrement_nesting)(functools.partial(_nest, -1))
 
 # ---- programs that ask whether they are compiled, and then go another way
 QUESTIONS = ("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling")
-OPTIMIZERS = os.path.join(TORCH, "optim", "")
 # Files and folders of torch's that ask, and go two ways to the same values.
 SAME_VALUES = (
     *("optim/", "nn/modules/module.py", "nn/parallel/", "nn/attention/", "_higher_order_ops/"),

@@ -23,13 +23,14 @@ import torch.fx
 from torch.fx.graph import inplace_methods
 
 from miniinductor.autograd.eager_graphs import is_printed_exactly
+from miniinductor.sizes.symbols import SYMBOLIC
 
 from ..errors import Break, SkipFrame
 from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
 from ..variables.nn_modules import module_name
-from ..variables.symbolic import SYMBOLIC, SymVar, symbolic_node, unwritten_fake, wrap_symbolic
+from ..variables.symbolic import SymVar, symbolic_node, unwritten_fake, wrap_symbolic
 from ..variables.tensor import TensorVar
 from ..variables.builder import pinned_result
 from ..variables.containers import result_dict, result_set

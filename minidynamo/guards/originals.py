@@ -34,6 +34,7 @@ LEAF_MODULES = tuple(
 )
 # the folders of torch's files and of ours
 TORCH = os.path.dirname(torch.__file__) + os.sep
+OPTIMIZERS = os.path.join(TORCH, "optim", "")
 OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 BUILTINS = dict(vars(builtins))
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))

@@ -38,6 +38,7 @@ from miniinductor.sizes.expressions import (
     TrueDiv,
     python_code,
 )
+from miniinductor.sizes.symbols import SYMBOLIC
 
 from ..frame import frame_hook
 
@@ -318,7 +319,7 @@ _cached = functools.lru_cache(4096)(lambda function, *args: function(*args))
 
 def hint_of(n: Any) -> Any:
     """The number that an int or SymInt has in this run."""
-    return n.node.hint if isinstance(n, (torch.SymInt, torch.SymFloat, torch.SymBool)) else n
+    return n.node.hint if isinstance(n, SYMBOLIC) else n
 
 
 @functools.lru_cache(1000)

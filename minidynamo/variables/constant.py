@@ -34,6 +34,8 @@ except ours(ImportError):  # torch works without it
     NUMBERS, NUMPY, ARRAYS = set(), set(), ()
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
+# classes of values, of which a program may have subclasses: their objects may have fields
+VALUES = (str, bytes, int, float, complex)
 CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}
 CONSTANT_TYPES |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
 CONSTANT_TYPES |= {torch.finfo, torch.iinfo} | NUMPY

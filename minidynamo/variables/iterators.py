@@ -239,15 +239,13 @@ class ConstantIterator(IteratorVar):
         cg.call_object(iterator_at, *map(ConstantVar, parts))
 
 
+@iterator_of(ConstantVar)
 def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
     if not hasattr(type(constant.value), "__iter__"):
         tx.raise_(TypeError, f"{type(constant.value).__name__!r} object is not iterable")
     if not isinstance(constant.value, (str, bytes, range)):
         raise Break("iteration", f"iterating over a {type(constant.value).__name__}")
     return ConstantIterator(constant.value)
-
-
-iterator_of(ConstantVar)(iterator_of_constant)
 
 
 @iterator_of(Variable)  # where no nearer class of the variable says

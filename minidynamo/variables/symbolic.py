@@ -24,14 +24,13 @@ import sympy
 import torch
 
 from miniinductor.errors import ours
+from miniinductor.sizes.symbols import SYMBOLIC
 
 from ..errors import Break
 from ..shapes.symbolic_numbers import CALLS, IN_GRAPH, NOT_FINITE, is_of_floats
 from ..shapes.symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
 from .base import Codegen, Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
-
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class SymVar(Variable):

@@ -46,11 +46,10 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import contiguous_strides, same_layout
 from ..sizes.symbols import same, same_sizes, sizes
-from .fake_mode import is_random, only_checks, written_arguments
+from .fake_mode import Op, is_random, only_checks, written_arguments
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
-Op: TypeAlias = torch._ops.OpOverload
 
 
 class Graph(fx.Graph):

@@ -326,18 +326,19 @@ def activations(parts: Parts) -> list[SavedActivation]:
     primal0    float32[2, 3]  input             # of relu(x @ w): it is in memory anyway
     le_scalar  bool[2, 4]     smallest cut
     """
-    return [activation(node, parts.reasons[node], parts.overwritten) for node in parts.saved]
-
-
-def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActivation:
-    """What the record says of a saved value."""
-    value, source = node.meta["val"], base(node)
-    return SavedActivation(
-        node.name,
-        "getitem" if node.target is operator.getitem else str(node.target),
-        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}",
-        element_bytes(value),
-        source.op == "placeholder" and source.target not in overwritten,
-        reason or "smallest cut",
-        node.meta.get("source_line", ""),
-    )
+    found = []
+    for node in parts.saved:
+        value, source = node.meta["val"], base(node)
+        is_input = source.op == "placeholder" and source.target not in parts.overwritten
+        found.append(
+            SavedActivation(
+                node.name,
+                "getitem" if node.target is operator.getitem else str(node.target),
+                f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}",
+                element_bytes(value),
+                is_input,
+                parts.reasons[node] or "smallest cut",
+                node.meta.get("source_line", ""),
+            )
+        )
+    return found

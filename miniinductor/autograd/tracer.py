@@ -36,11 +36,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..errors import CannotTrace, DataDependent
 from ..ir.loops import same_layout
 from ..sizes.symbols import same_sizes, sizes
-from .fake_mode import FakeMode, is_row_by_row, let_go, refusal, tensors_in
+from .fake_mode import FakeMode, Op, is_row_by_row, let_go, refusal, tensors_in
 from .functionalize import (
     Graph,
     Node,
-    Op,
     functional_of,
     graph_module,
     is_composite,
@@ -261,7 +260,7 @@ class Tracer(TorchDispatchMode):
     def record_node(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Add a node for the op.  Returns its fake result."""
         out = self.fake_result(func, args, kwargs)
-        made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        made = tensors_in(out)
         if out is not None and not made:
             return out  # it asks for a size, a device, ...: that is answered, and needs no node
         if any(t.layout != torch.strided for t in made):
@@ -340,8 +339,8 @@ class Tracer(TorchDispatchMode):
             leaves, structure = pytree.tree_flatten(out)
             out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted), structure)
         if not is_view(func):
-            for leaf in pytree.tree_leaves(out):
-                if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
+            for leaf in tensors_in(out):
+                if id(self.derivation(leaf)[0]) in inner:
                     self.made_by.pop(id(leaf), None)
         return out
 

@@ -35,8 +35,8 @@ from ..errors import CannotTrace
 from ..records import CompileRecord
 from ..sizes.symbols import extent, has_own_places, hint
 from .eager_graphs import runnable
-from .fake_mode import as_it_is, count, is_random, name_of, tensors_in, written_arguments
-from .functionalize import Op, is_as_before, is_composite
+from .fake_mode import Op, as_it_is, count, is_random, name_of, tensors_in, written_arguments
+from .functionalize import is_as_before, is_composite
 
 if TYPE_CHECKING:
     from .tracer import Tracer

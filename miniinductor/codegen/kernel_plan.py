@@ -32,9 +32,7 @@ import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-import sympy
-
-from ..ir.dependencies import LoopBody, loop_variables, merge_loops, stride_of
+from ..ir.dependencies import LoopBody, LoopNest, merge_loops, stride_of
 from ..schedule.nodes import Node
 from ..sizes.symbols import Size, estimate, hint
 
@@ -45,11 +43,9 @@ PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs 
 
 
 @dataclass
-class KernelPlan:
+class KernelPlan(LoopNest):
     nodes: list[Node]  # each after those whose results it reads
     bodies: dict[str, LoopBody]  # name of a node -> its body over the kernel's loops, in that order
-    outer: tuple[Size, ...]  # sizes of x0, x1, ...
-    inner: tuple[Size, ...]  # sizes of r0, r1, ...
     is_pointwise: bool  # no loop is one over a reduction's elements
 
     @functools.cached_property
@@ -79,14 +75,6 @@ class KernelPlan:
                 stage = max(stage, stages[producer.name] + needs_new_loop)
             stages[node.name] = stage
         return stages
-
-    @functools.cached_property
-    def x(self) -> list[sympy.Symbol]:
-        return loop_variables("x", len(self.outer))
-
-    @functools.cached_property
-    def r(self) -> list[sympy.Symbol]:
-        return loop_variables("r", len(self.inner))
 
     @functools.cached_property
     def outer_count(self) -> int:
@@ -140,7 +128,7 @@ def plan_of(
     body_of = {node.name: body for node, body in zip(nodes, bodies)}
     ordered = in_data_flow_order(nodes)
     in_order = {node.name: body_of[node.name] for node in ordered}
-    return KernelPlan(ordered, in_order, outer, inner, is_pointwise)
+    return KernelPlan(outer, inner, ordered, in_order, is_pointwise)
 
 
 def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:

@@ -112,14 +112,13 @@ def stride_of(expr: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
 
 
 # --- the body and its loops -----------------------------------------------------------------------
-@dataclass(repr=False)
-class LoopBody:
+@dataclass(eq=False, repr=False)
+class LoopNest:
+    """What has outer loops x0, x1, ... and in them inner loops r0, r1, ...: a body, the bodies of a
+    kernel, a kernel's plan."""
+
     outer: tuple[Size, ...]  # sizes of x0, x1, ...
     inner: tuple[Size, ...]  # sizes of r0, r1, ...
-    instructions: list[Instruction]
-
-    def __repr__(self) -> str:
-        return "\n    ".join(lines_of(self))
 
     @property
     def x(self) -> list[sympy.Symbol]:
@@ -131,6 +130,14 @@ class LoopBody:
 
     def ranges(self) -> dict[sympy.Symbol, Size]:
         return dict(zip(self.x + self.r, (*self.outer, *self.inner)))
+
+
+@dataclass(repr=False)
+class LoopBody(LoopNest):
+    instructions: list[Instruction]
+
+    def __repr__(self) -> str:
+        return "\n    ".join(lines_of(self))
 
     @functools.cached_property
     def indices(self) -> list[sympy.Expr]:

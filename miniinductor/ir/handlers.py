@@ -56,6 +56,7 @@ from .loops import (
 )
 from .ops import (
     COMPARISON,
+    INTEGER_DIVISIONS,
     LOGICAL,
     TESTS,
     Dtype,
@@ -228,8 +229,7 @@ def trace(buffer: ComputedBuffer) -> LoopBody:
     return body.rewritten(lambda e: e)  # (simplified)
 
 
-DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero
-MAY_RAISE = ("indirect_indexing", *DIVISIONS)
+MAY_RAISE = ("indirect_indexing", *INTEGER_DIVISIONS)
 HAS_EFFECT = ("store", *MAY_RAISE)
 
 

@@ -36,6 +36,13 @@ from ..sizes.expressions import Position, Size
 
 Dtype = torch.dtype
 Value = Any  # of an op: whatever the installed handler computes with
+NARROW = (torch.float16, torch.bfloat16)  # in memory; what is computed with is float32
+
+
+def compute_dtype(dtype: Dtype) -> Dtype:
+    """In which values of this dtype are computed with and added up."""
+    return torch.float32 if dtype in NARROW else dtype
+
 
 # --- families -------------------------------------------------------------------------------------
 UNARY_FLOAT = tuple(  # float in, float out
@@ -50,6 +57,7 @@ BINARY = (
     *"add sub mul truediv floordiv truncdiv remainder fmod pow maximum minimum".split(),
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
+INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which may be by zero
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "m2", "sumexp")
 

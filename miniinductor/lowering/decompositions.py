@@ -45,9 +45,10 @@ from torch._prims_common import elementwise_dtypes
 from .. import config
 from ..autograd.joint import call_rule
 from ..errors import CannotTrace
+from ..ir.ops import NARROW, compute_dtype
 from ..sizes.symbols import same
 from .extern import ATTENTION, EXTERN
-from .registry import LOWERINGS, NARROW, WIDE, aten, overloads, register
+from .registry import LOWERINGS, WIDE, aten, overloads, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
@@ -72,7 +73,7 @@ def decomposition(*targets: Any) -> Callable[[Decomposition], Decomposition]:
 
 
 def upcast(x: Tensor) -> Tensor:
-    return x.to(torch.float32) if x.dtype in NARROW else x
+    return x.to(compute_dtype(x.dtype))
 
 
 @decomposition(aten._softmax.default)

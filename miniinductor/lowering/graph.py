@@ -43,7 +43,7 @@ from ..ir.loops import (
     building,
     layouts_of,
 )
-from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
+from ..ir.ops import EXPENSIVE_PRICE, NARROW, OpsHandler, loop_variables, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size, is_indirect
 from ..sizes.symbols import SYMBOLIC, has_own_places, same_sizes, size
@@ -55,7 +55,7 @@ from .extern import (
     eager_kernel,
     unknown_numbers,
 )
-from .registry import LOWERINGS, NARROW, READ_SEVERAL_TIMES, Call, NotLowered, aten
+from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 
 class LoweringError(Exception):

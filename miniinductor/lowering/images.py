@@ -33,11 +33,10 @@ from ..autograd.joint import call_rule
 from ..devices import recomputes
 from ..errors import CannotTrace
 from ..ir.loops import Index, TensorBox
-from ..ir.ops import Value, ops
+from ..ir.ops import NARROW, Value, compute_dtype, ops
 from ..sizes.symbols import is_nonnegative, is_symbolic, same
 from .decompositions import decomposition, upcast, whole
-from .reductions import accumulate_dtype
-from .registry import NARROW, WIDE, Call, NotLowered, aten, cast, lower, made
+from .registry import WIDE, Call, NotLowered, aten, cast, lower, made
 from .views import between
 
 UNROLLED = 27  # elements of a window, which are written out
@@ -148,7 +147,7 @@ def avg_pool(
     reaches = any(windows.padding) or any(map(windows.reaches, (0, 1)))
     if reaches and (ceil_mode or not count_include_pad):
         raise NotLowered("averages over windows of which not all elements count")
-    compute = accumulate_dtype(dtype)
+    compute = compute_dtype(dtype)
 
     def body(index: Index) -> Value:
         values = [windows.element(index, at, 0)[1] for at in windows.places]
@@ -269,7 +268,7 @@ def neighbours(
     the weight of the second.
 
     Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
-    size, dtype = x.shape[dim], torch.float32 if x.dtype in NARROW else x.dtype
+    size, dtype = x.shape[dim], compute_dtype(x.dtype)
     if same(size, count):
         place = torch.arange(count, device=x.device)
         return place, place, torch.zeros_like(place, dtype=dtype)

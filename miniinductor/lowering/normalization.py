@@ -17,10 +17,11 @@ from torch._prims_common import suggest_memory_format
 
 from ..devices import recomputes
 from ..errors import CannotTrace
+from ..ir.ops import NARROW
 from ..sizes.symbols import same
 from .decompositions import decomposition, upcast
 from .reductions import moments
-from .registry import NARROW, aten
+from .registry import aten
 
 Maybe = Tensor | None
 

@@ -16,10 +16,9 @@ import sympy
 import torch
 
 from ..ir.loops import Index, TensorBox
-from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
+from ..ir.ops import BITWISE, COMPARISON, LOGICAL, NARROW, OP_NAMES, UNARY_FLOAT, Value, ops
 from .registry import (
     LOWERINGS,
-    NARROW,
     Call,
     NotLowered,
     Promotion,

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..devices import recomputes
 from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox, contiguous_strides
-from ..ir.ops import Value, ops
+from ..ir.ops import NARROW, Value, compute_dtype, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import hint, same
 from ..sizes.symbols import size as as_size
@@ -36,7 +36,6 @@ from .decompositions import decomposition, upcast
 from .extern import is_inlined
 from .pointwise import full, truth
 from .registry import (
-    NARROW,
     Call,
     NotLowered,
     aten,
@@ -125,10 +124,6 @@ def written_out(inner: Callable[..., Value], reduced: Sequence[int], join: str) 
     return body
 
 
-def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in NARROW else dtype
-
-
 @lower(aten.sum, aten.prod)
 def sum_rule(
     call: Call,
@@ -144,7 +139,7 @@ def sum_rule(
     exponent = softmax_input(call, dims) if is_wide and recomputes(x.device) else None
     if exponent is not None:
         return reduce(call, exponent, dims, keepdim, "sumexp", result, result)
-    return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
+    return reduce(call, x, dims, keepdim, call.name, compute_dtype(result), result)
 
 
 def softmax_input(call: Call, dims: Any) -> TensorBox | None:
@@ -176,7 +171,7 @@ def mean(
 ) -> TensorBox:
     """Of the elements; kind "m2": of their squared deviations."""
     result, size = call.value.dtype, x.get_size()
-    compute = accumulate_dtype(result)
+    compute = compute_dtype(result)
     count = elements(size, dims)
     if count == 0:
         return full(call, float("nan"))
@@ -248,7 +243,7 @@ def cumulative(
     compute = torch.int64
     if result.is_floating_point:
         is_plain = recomputes(x.device) or result in NARROW and kind != "logaddexp"
-        compute = accumulate_dtype(result) if is_plain else torch.float64
+        compute = compute_dtype(result) if is_plain else torch.float64
     dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
 
     def whole(index: Index, rindex: Index) -> Index:

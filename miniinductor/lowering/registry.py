@@ -24,7 +24,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
 from ..ir.loops import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
-from ..ir.ops import Value, ops
+from ..ir.ops import NARROW, Value, compute_dtype, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 
@@ -150,7 +150,6 @@ def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
     return value if src == dst else ops.to_dtype(value, dst, src)
 
 
-NARROW = (torch.float16, torch.bfloat16)
 WIDE = (torch.float32, torch.float64)
 WIDE_SECOND = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
 
@@ -222,7 +221,7 @@ def operand(
 def number(value: Any, dtype: torch.dtype) -> Value:
     """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
     if isinstance(value, sympy.Expr):
-        wide = torch.float32 if dtype in NARROW else dtype
+        wide = compute_dtype(dtype)
         return cast(ops.index_expr(value, wide), wide, dtype)
     return ops.constant(value, dtype)
 

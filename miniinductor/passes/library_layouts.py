@@ -48,14 +48,14 @@ import torch
 from torch import fx
 
 from .. import config
-from ..autograd.functionalize import Graph, is_needed, with_graph
+from ..autograd.functionalize import Graph, Node, is_needed, with_graph
 from ..errors import ours
 from ..ir.dependencies import int_or_none
+from ..ir.ops import NARROW
 from ..records import CompileRecord
 from ..sizes.symbols import hints_of, value_of
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
-Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 Matrix: TypeAlias = tuple[Sequence[int], Sequence[int]]  # size, stride
 Rules: TypeAlias = dict[Any, Callable[..., Any]]
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
@@ -237,7 +237,6 @@ def gains_by_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
-HALF = (torch.float16, torch.bfloat16)
 ALIGNED = 8  # numbers of 2 bytes in 16 bytes
 ROWS = 128  # of a tile of ours
 # multiplications below which a padded copy of the matrix costs more than it saves
@@ -270,7 +269,7 @@ def is_on_gpu(node: Node) -> bool:
 def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
     """Is a @ b better written tile by tile by our own kernel (codegen/triton/products.py) than
     padded?  Only its result is unaligned."""
-    if dtype not in HALF or any(int_or_none(n) is None for part in (*a, *b) for n in part):
+    if dtype not in NARROW or any(int_or_none(n) is None for part in (*a, *b) for n in part):
         return False
     (m, k), n = map(int, a[0]), int(b[0][1])
     is_by_rows = a[1][1] == 1 and b[1][0] == 1
@@ -285,7 +284,7 @@ def misaligned(a: torch.Tensor, b: torch.Tensor) -> tuple[int, int, int]:
     (m, k), n = a.shape, b.shape[1]
     is_small = m * k * n < LEAST_PADDED or min(m, k, n) < ALIGNED
     by_template = suits_template(a.dtype, (a.shape, a.stride()), (b.shape, b.stride()))
-    if a.dtype not in HALF or is_small or by_template:
+    if a.dtype not in NARROW or is_small or by_template:
         return 0, 0, 0
     is_by_columns = a.stride(0) == 1 and a.stride(1) != 1
     return -m % ALIGNED if is_by_columns else 0, -k % ALIGNED, -n % ALIGNED
@@ -304,7 +303,7 @@ class GpuLibrary(LayoutPass):
         value = node.args[0].meta["val"]
         is_inference = aten.mm.default in self.rules  # a joint graph's products wait for its halves
         is_wide = is_inference and value.shape[1] % 4 == 0
-        return value.dim() == 4 and (value.dtype in HALF or is_wide)
+        return value.dim() == 4 and (value.dtype in NARROW or is_wide)
 
     def convolution_backward(self, node: Node) -> Node:
         if not self.moves(node):

@@ -31,6 +31,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import sympy
 import torch
 
 from .. import config
@@ -140,6 +141,7 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
 
 
 SMALL = 1 << 16  # bytes of a result that may wait in memory for its user
+SIZE = sympy.Symbol("size", integer=True, nonnegative=True)  # of the part that a Foreach computes
 
 
 class Part(NamedTuple):

@@ -21,7 +21,7 @@ import sympy
 
 from .. import config
 from ..devices import recomputes
-from ..ir.dependencies import Access, loop_variables, stride_of
+from ..ir.dependencies import Access, stride_of
 from ..sizes.symbols import Size, expand, hint, quotient, same
 from .nodes import Group, Node, Pair, Refused
 
@@ -67,11 +67,11 @@ def same_loops(first: Group, second: Group) -> Pair:
 
 def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
     """A pointwise group over all of a reduction's loops."""
-    shared, loops = {a.name for a in reduction.reads}, loop_variables("x", len(pointwise.outer))
+    shared = {a.name for a in reduction.reads}
     reads = [
         a.index
         for a in pointwise.reads
-        if a.name in shared and a.index.free_symbols.issuperset(loops)
+        if a.name in shared and a.index.free_symbols.issuperset(pointwise.x)
     ]
     is_gpu = recomputes(reduction.device)
     if not is_gpu and not all(writes_as_it_reads(pointwise, index) for index in reads):
@@ -103,7 +103,7 @@ def in_order_of_result(reduction: Group, pointwise: Group) -> Pair:
     """A pointwise group over a reduction's outer loops that are not in the order of the result's
     memory.  (A reduction of a transposed tensor has its loops in the order of its input.)"""
     written = next(iter(reduction.writes.values())).index
-    strides = [stride_of(written, x) for x in loop_variables("x", len(reduction.outer))]
+    strides = [stride_of(written, x) for x in reduction.x]
     if not all(isinstance(stride, (int, sympy.Integer)) for stride in strides):
         raise Refused("")
     order = sorted(range(len(strides)), key=strides.__getitem__, reverse=True)
@@ -142,15 +142,14 @@ def is_cached(reduction: Group, is_gpu: bool) -> bool:
 
 def in_order(group: Group, order: Sequence[int]) -> Group:
     """A pointwise group whose loops run in this order."""
-    loops = loop_variables("x", len(order))
-    x = [loops[number] for number in order]
+    x = [group.x[number] for number in order]
     nodes = [Node(n.buffer, n.body.with_loops(x)) for n in group.nodes]
     return Group(nodes, nodes[0].body.outer, ())
 
 
 def writes_as_it_reads(group: Group, index: sympy.Expr) -> bool:
     """Do its results lie in memory along the same loop as what it reads at `index`?"""
-    along = [v for v in loop_variables("x", len(group.outer)) if stride_of(index, v) == 1]
+    along = [v for v in group.x if stride_of(index, v) == 1]
     writes = [access for node in group.nodes for access in node.body.writes()]
     return all(stride_of(access.index, v) == 1 for access in writes for v in along)
 
@@ -162,8 +161,7 @@ def loop_order(
     through the buffer; None where not all have one, or the buffers differ."""
 
     def steps(access: Access, group: Group) -> list[tuple[sympy.Expr | None, Size]]:
-        loops = [*loop_variables("x", len(group.outer)), *loop_variables("r", len(group.inner))]
-        return [(stride_of(access.index, v), n) for v, n in zip(loops, group.full)]
+        return [(stride_of(access.index, v), n) for v, n in group.ranges().items()]
 
     if access.name != other.name:
         return None

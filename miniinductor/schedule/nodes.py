@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from ..autograd.fake_mode import is_random
-from ..ir.dependencies import LoopBody
+from ..ir.dependencies import LoopBody, LoopNest
 from ..ir.loops import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
 from ..ir.handlers import trace
 from ..records import Marked, indent, lines_of, listing_of
@@ -85,11 +85,12 @@ class ExternNode:
         return [*self.names, *sorted(self.read_names)]
 
 
-class Group:
+class Group(LoopNest):
     """Bodies that run in one kernel, over the same outer (and, for reductions, inner) loops."""
 
     def __init__(self, nodes: list[Node], outer: Sequence[Size], inner: Sequence[Size]):
-        self.nodes, self.outer, self.inner = nodes, tuple(outer), tuple(inner)
+        super().__init__(tuple(outer), tuple(inner))
+        self.nodes = nodes
         self.names = [n.name for n in nodes]
         self.is_reduction = any(n.is_reduction for n in nodes)
         self.has_scan = any(n.body.has_scan() for n in nodes)

@@ -59,6 +59,10 @@ REASONS = {  # category -> why such a pair is fused
 Decisions: TypeAlias = dict[Pair, FusionDecision]
 
 
+class OtherElement(Refused):
+    """Over common loops, one of the two reads another element than the other has written."""
+
+
 class Scheduler:
     """Fuses the nodes of one lowered graph."""
 
@@ -198,7 +202,7 @@ class Scheduler:
         from .common_loops import ways  # (a graph of one kernel does without)
 
         self.check_kernel(first, second)
-        reasons = []
+        reasons = []  # (is it about elements?, text)
         for way in ways(first, second):
             try:
                 if second.is_reduction and not first.is_reduction:  # ways take the reduction first
@@ -208,9 +212,10 @@ class Scheduler:
                 self.check_accesses(a, b)
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
-                reasons.append(str(refused))
-        # a reason that names two elements says more than one about loops
-        raise Refused(max(reasons, key=lambda r: ("element" in r, bool(r))) or "their loops differ")
+                reasons.append((isinstance(refused, OtherElement), str(refused)))
+        # one that names two elements says more than one about loops
+        _, reason = max(reasons, key=lambda r: (r[0], bool(r[1])))
+        raise Refused(reason or "their loops differ")
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """Raise Refused where the pair cannot be one kernel, whatever its loops are."""
@@ -246,7 +251,7 @@ class Scheduler:
             for access in reader.reads:
                 written = writer.writes.get(access.name)
                 if written is not None and written.index != access.index:
-                    raise Refused(
+                    raise OtherElement(
                         f"{access.name} is read at element {access.index} where {written.index} is "
                         "written"
                     )
@@ -254,4 +259,4 @@ class Scheduler:
         inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
         outside = {a.name for n in second.nodes if not n.body.inner for a in n.body.reads()}
         for name in sorted(inside & outside):
-            raise Refused(f"{name} has many elements per outer iteration: element mismatch")
+            raise OtherElement(f"{name} has many elements per outer iteration: element mismatch")

@@ -35,7 +35,7 @@ import torch
 from ... import config
 from ...ir.dependencies import LoopBody
 from ...ir.loops import Buffer, playing
-from ...ir.ops import COMPARISON, TESTS, OpsHandler
+from ...ir.ops import COMPARISON, INTEGER_DIVISIONS, NARROW, TESTS, OpsHandler
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
@@ -56,7 +56,6 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
 }
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
 # a reduction's kind, or a scatter's mode -> what keeps one of two elements
 EXTREMES = {
     "max": "maximum",
@@ -256,7 +255,7 @@ class CppExpressions(OpsHandler):
         return torch.int16 if is_moved else self.buffers[name].layout.dtype
 
     def is_short(self, name: str) -> bool:
-        return self.buffers[name].layout.dtype in (torch.float16, torch.bfloat16)
+        return self.buffers[name].layout.dtype in NARROW
 
     def moves_only(self, body: LoopBody) -> bool:
         """Are 16-bit floats loaded for stores alone, and nothing else stored in 16 bits?"""

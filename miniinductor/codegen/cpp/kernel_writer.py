@@ -45,7 +45,7 @@ from ...ir.dependencies import Instruction
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
-from ...schedule.after_fusion import Foreach
+from ...schedule.after_fusion import SIZE, Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
@@ -431,7 +431,6 @@ class CppKernelWriter(CppExpressions):
 
 # --- horizontal fusion ---------------------------------------------------------------------------
 PARTS = "which of the alike parts is computed"
-SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
 
 class ForeachWriter(CppKernelWriter):

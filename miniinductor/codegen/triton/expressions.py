@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from ...devices import FLOAT8
-from ...ir.ops import COMPARISON, OpsHandler
+from ...ir.ops import COMPARISON, NARROW, OpsHandler, compute_dtype
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
@@ -31,7 +31,6 @@ from ..kernels import LOGICAL, wrapped
 from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope
 from .tile_plan import TilePlan
 
-NARROW = (torch.bfloat16, torch.float16)
 DIVISIONS = ("truncdiv", "fmod")
 INFIX = INFIX_OF_ALL | {
     "bitwise_left_shift": "<<",
@@ -64,10 +63,6 @@ def templates(dtype: torch.dtype) -> dict[str, str]:
 
 def triton_type(dtype: torch.dtype) -> str:
     return "tl.int1" if dtype is torch.bool else "tl." + str(dtype).removeprefix("torch.")
-
-
-def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in NARROW else dtype
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:
@@ -122,7 +117,7 @@ class TritonExpressions(OpsHandler):
 
     def spread(self, value: Tile) -> str:
         """The value as a tile along all axes, as text."""
-        if value.axes == self.plan.all_axes(True):
+        if value.axes == self.plan.all_axes:
             return str(value)
         return f"tl.broadcast_to({value}, {self.plan.shape()})"
 

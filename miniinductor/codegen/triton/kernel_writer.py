@@ -36,13 +36,16 @@ import torch
 
 from ...ir.dependencies import int_or_none
 from ...ir.loops import Buffer, playing
+from ...ir.ops import NARROW
 from ...records import Listing, Marked, indent
-from ...schedule.after_fusion import Foreach
+from ...schedule.after_fusion import SIZE, Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
 from ..kernels import Kernel, Order, about_lines, of_all_parts, origin_text, summary
-from .expressions import NARROW, TritonExpressions, as_narrow, triton_type
+from .accumulators import Accumulator, Deviations, SumOfExp, scan_of, term
+from .axes import size_text
+from .expressions import TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,
     Axes,
@@ -58,8 +61,7 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of, term
-from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
+from .tile_plan import ABOUT, Launch, TilePlan, foreach_config, plan_tiles
 
 
 class TritonKernelWriter(TritonExpressions):
@@ -292,7 +294,7 @@ class TritonKernelWriter(TritonExpressions):
         if name not in self.memory.stored:
             self.memory.stored.append(name)
         is_element = self.plan.is_inner.get(name, False) and not self.plan.makers[name].is_reduction
-        axes = self.plan.all_axes(is_element)
+        axes = self.plan.all_axes if is_element else self.plan.all_axes - {"r"}
         target, own = self.element(name, index, axes, True)
         mask = self.mask_text(own | axes)
         condition = f", {mask}" if mask else ""
@@ -311,7 +313,7 @@ class TritonKernelWriter(TritonExpressions):
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
         if not self.plan.is_inner[self.node]:  # one element
             return value
-        rule, value, axes = scan_of(kind, dtype), self.solid(value), self.plan.all_axes(True)
+        rule, value, axes = scan_of(kind, dtype), self.solid(value), self.plan.all_axes
         whole = as_narrow(rule.whole.format(self.spread(value)), dtype)
         if self.plan.kind == "persistent":
             return self.named(whole, dtype, axes)
@@ -357,7 +359,6 @@ class TritonKernelWriter(TritonExpressions):
 
 # --- horizontal fusion ----------------------------------------------------------------------------
 PARTS = "which of the alike parts a program computes"
-SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
 
 class TritonForeachWriter(TritonKernelWriter):

@@ -31,16 +31,17 @@ from ... import config
 from ...devices import recomputes
 from ...ir.dependencies import int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
+from ...ir.ops import NARROW
 from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
 from ...schedule.common_loops import common_loops
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
 from ..kernel_plan import plan_of
-from .expressions import NARROW
+from .axes import Axis
 from .kernel_text import Code, Tile, plain
 from .kernel_writer import TritonKernelWriter
-from .tile_plan import Axis, TilePlan, product_configs, tile_plan
+from .tile_plan import TilePlan, product_configs, tile_plan
 
 aten = torch.ops.aten
 # their operands: perhaps a bias, then a and b
@@ -164,7 +165,7 @@ def check_epilogue(fused: FusedProduct, nodes: Sequence[ScheduledNode], schedule
         raise Refused("what follows reduces, scans or scatters")
     if common_loops(group.outer, sizes) is None:
         raise Refused(f"their loops differ: {sizes} and {group.outer}")
-    element = flatten(loop_variables("x", len(group.outer)), group.outer)
+    element = flatten(group.x, group.outer)
     if any(access.index != element for access in group.reads if access.name == fused.buffer.name):
         raise Refused("the product is read at other elements than the loops'")
     try:
