@@ -53,7 +53,7 @@ def adam(params, gradients, first, second):
     torch._foreach_lerp_(first, gradients, 0.1)
     torch._foreach_mul_(second, 0.99)
     torch._foreach_addcmul_(second, gradients, gradients, 0.01)
-    denominator = torch._foreach_add(torch._foreach_sqrt(second), 1e-8)
+    denominator = torch._foreach_add(torch._foreach_sqrt(second), [1e-8] * len(second))
     torch._foreach_addcdiv_(params, first, denominator, -0.01)
 
 
