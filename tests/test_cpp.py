@@ -196,7 +196,7 @@ def test_binary_integer(dtype):
     divisions = ("floordiv", "truncdiv", "remainder", "fmod")
     small = [o for o in every if "shift" in o or o == "pow"]
     plain = [o for o in every + list(COMPARISON) if o not in small and o not in divisions]
-    for among, right in ((plain, b), (divisions, b + (b == 0)), (small, (b % 9).to(dtype))):
+    for among, right in ((plain, b), (divisions, b + (b == 0)), (small, b.abs())):
         wanted = {op: torch_binary(op)(a, right) for op in among if op in plain + every}
         for got, want in zip(all_of(wanted, a, right), wanted.values(), strict=True):
             same(got, want)
