@@ -53,7 +53,7 @@ def adam(params, gradients, first, second):
     torch._foreach_lerp_(first, gradients, 0.1)
     torch._foreach_mul_(second, 0.99)
     torch._foreach_addcmul_(second, gradients, gradients, 0.01)
-    denominator = torch._foreach_add(torch._foreach_sqrt(second), 1e-8)
+    denominator = torch._foreach_add(torch._foreach_sqrt(second), [1e-8] * len(second))
     torch._foreach_addcdiv_(params, first, denominator, -0.01)
 
 
@@ -107,10 +107,7 @@ def test_an_old_value_that_is_read_elsewhere_stays():
 
     assert written_by_copy(transposed, torch.randn(40, 40))
 
-    def softmax(x):
-        x.copy_(torch.softmax(x, -1))
-
-    assert written_by_copy(softmax, torch.randn(40, 40))
+    assert written_by_copy(lambda x: x.copy_(torch.softmax(x, -1)), torch.randn(40, 40))
 
 
 def test_a_scatter_writes_into_the_input():

@@ -253,13 +253,14 @@ def doubt_about_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.T
     if op in FILLS and args[FILLS[op]].dtype not in (tensors[0].dtype, torch.bool):
         return f"only the kernel knows whether {tensors[0].dtype} holds a tensor's number"
     dtypes = [kwargs["dtype"]] if kwargs.get("dtype") is not None else [t.dtype for t in tensors]
-    for place, number in (*enumerate(args), *kwargs.items()):
-        if place in numbers_of(op) and number is not None:
-            for dtype in dtypes or [torch.get_default_dtype()]:
-                if isinstance(number, torch.SymInt) and dtype not in HOLD_SIZES:
-                    return f"only the run knows whether {dtype} holds a symbol"
-                if not isinstance(number, tuple(SYMBOLIC)) and not holds(dtype, exact_key(number)):
-                    return f"only the kernel knows whether {dtype} holds {number}"
+    found = [n for at, n in (*enumerate(args), *kwargs.items()) if at in numbers_of(op)]
+    for number in pytree.tree_leaves(found):
+        for dtype in dtypes or [torch.get_default_dtype()]:
+            if isinstance(number, torch.SymInt) and dtype not in HOLD_SIZES:
+                return f"only the run knows whether {dtype} holds a symbol"
+            known = number is None or isinstance(number, tuple(SYMBOLIC))
+            if not known and not holds(dtype, exact_key(number)):
+                return f"only the kernel knows whether {dtype} holds {number}"
     return ""
 
 

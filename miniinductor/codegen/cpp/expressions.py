@@ -283,6 +283,8 @@ class CppExpressions(OpsHandler):
             bad = self.make("(uint64_t){} >= (uint64_t){}", torch.bool, index, end)
             self.error_if(bad, "INDEX_ERROR")
             index = self.make("{} ? 0 : {}", torch.int64, bad, index)
+        # gcc 12 reads at 0 and -1 if it sees that positions are truth values, so it must not see it
+        index = self.make("{} ^ mini::hidden_zero", torch.int64, index)
         symbol = self.position(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)

@@ -53,6 +53,7 @@ namespace mini {
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
 
 template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
+__attribute__((weak)) int64_t hidden_zero = 0;      // a zero of which no compiler knows the value
 constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2;       // bits that a kernel collects in `error`
 template <class T> constexpr bool is_float = T(1.5) != T(1);
 

@@ -170,7 +170,7 @@ def integer_pow(base, exponent):
     minus_one = base == base * 0 - 1  # Triton 3.9 refuses to compare an unsigned tensor with -1
     of_minus_one = tl.where(exponent % 2 == 0, result, -result)
     small = tl.where(base == 1, result, tl.where(minus_one, of_minus_one, result * 0))
-    for _ in tl.static_range(6):
+    for _ in tl.static_range(64):
         result = tl.where((exponent & 1) != 0, result * base, result)
         base = base * base
         exponent = exponent >> 1
