@@ -129,15 +129,17 @@ def test_in_a_with_block(x):
 
 
 # ---- comprehensions, nested calls, arguments
-@make_test(X(), graphs=3, breaks=1)
-def test_in_a_comprehension(x):
+@make_test(X(), torch.nn.ModuleList([torch.nn.Tanh(), torch.nn.ReLU()]), graphs=7, breaks=1)
+def test_in_a_comprehension_and_a_loop_over_a_slice_of_modules(x, layers):
     def noisy(v):
         minidynamo.graph_break()
         return v + 1
 
     y = x.sin()
     rows = [noisy(row) for row in y]
-    return torch.stack(rows).cos()
+    for layer in layers[:2]:
+        y = noisy(layer(y))
+    return torch.stack([*rows, *y]).cos()
 
 
 def deep(x, n):

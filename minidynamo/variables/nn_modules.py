@@ -24,6 +24,7 @@ from ..guards.originals import NN_MODULE
 from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current, lookup
 from .constant import ConstantVar
 from .dicts import DictVar, TupleVar
+from .iterators import SequenceIterator, iterator_of
 from .objects import ObjectVar, fields_of
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
@@ -69,6 +70,10 @@ class ModuleListVar(TupleVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
+
+
+# A ModuleList is walked by an iterator of a dictionary, which cannot be set to an index.
+iterator_of(ModuleListVar)(lambda tx, part: SequenceIterator(TupleVar(part.items)))
 
 
 class ModuleVar(ObjectVar):

@@ -114,7 +114,11 @@ def meet(op: Op, written: torch.Tensor, read: torch.Tensor) -> bool:
     (first, last), (other_first, other_last) = span_of(written), span_of(read)
     if last < other_first or other_last < first:
         return False
-    return (first, as_it_is(written)) != (other_first, as_it_is(read)) or not reads_in_place(op)
+    if as_it_is(written) != as_it_is(read):
+        return True
+    if apart := abs(first - other_first):  # pieces of rows, such as the gates of a GRU
+        return not has_own_places((2, *written.shape), (apart, *written.stride()))
+    return not reads_in_place(op)
 
 
 @functools.cache
