@@ -264,7 +264,7 @@ def test_float16_lanes_are_converted_together_but_moved_as_they_are(columns):
     x = x.view(-1, columns)
     for f in (lambda x: (-x, x * 3.0), lambda x: x.float(), lambda x: x.amax(0)):
         source = exact_source(f, x)
-        if columns == 100 and devices.vector_bits() == 512:
+        if columns == 100:
             assert "Widened" in source and "to_float(" not in source
     moved = minidynamo.compile(lambda x: x.t().contiguous().clone())(x)
     assert torch.equal(moved.view(torch.int16), x.t().contiguous().view(torch.int16))
@@ -288,7 +288,7 @@ def test_16_bits_are_rounded_where_bits_are_lost_and_once(dtype):
     centred = lambda a, b: (a + b) - (a + b).mean(1, keepdim=True) * (a + b)  # noqa: E731
     assert source_of(centred, c, c.flip(0)).count("in1[") == 1  # a rounded sum is kept
     source = exact_source(lambda x: (x.t() * 3).contiguous(), c)
-    if dtype is torch.float16 and devices.vector_bits() == 512:
+    if dtype is torch.float16:
         assert "Widened<16>" in source and "Narrowed<16>" in source
 
 
@@ -519,7 +519,8 @@ def test_a_switch_changes_no_result(switch):
 
 
 @pytest.mark.parametrize(
-    "flags,vectorize", [("-mavx2 -mfma", True), ("-mavx2 -mfma", False), ("", True), ("", False)]
+    "flags,vectorize",
+    [("-mavx2 -mfma -mf16c", True), ("-mavx2 -mfma", False), ("", True), ("", False)],
 )
 def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
@@ -536,6 +537,7 @@ def test_other_instruction_sets(flags, vectorize, monkeypatch):
     monkeypatch.setattr(devices, "cpu_flags", lambda: fewer)
     with miniinductor.config.patch(vectorize=vectorize):
         torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
+        exact_source(lambda x: (x * 3.0, x.amax(0)), torch.randn(9, 37).half())
 
 
 # what is the same in each row, odd indices, short lanes: function, shapes of its arguments,

@@ -71,9 +71,9 @@ import sympy
 import torch
 
 from ... import config
-from ...devices import vector_bits
 from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
+from ...ir.ops import EXPENSIVE_PRICE
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint, quotient
@@ -447,6 +447,9 @@ class Columns(Plain):
 
 
 # --- 16-bit elements of all lanes -----------------------------------------------------------------
+LONG_CHAIN = 6 * EXPENSIVE_PRICE  # simple operations per element
+
+
 def converted_together(
     writer: "CppKernelWriter", kind: str, element: str, dtype: torch.dtype, index: sympy.Expr
 ) -> str:
@@ -454,7 +457,7 @@ def converted_together(
     lie beside it in memory; "" where each lane converts its own.  kind: `Widened` (to float, before
     the loop over lanes) or `Narrowed` (after it), both in prelude.h."""
     plan, lane = writer.plan, writer.lane
-    if dtype is not torch.float16 or not lane or vector_bits() < 512:
+    if dtype is not torch.float16 or not lane:
         return ""
     is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
     is_free = writer.lanes_are_free() and not (writer.shares_lanes or writer.has_scatter)
@@ -462,7 +465,9 @@ def converted_together(
     is_known = writer.inner_symbols.isdisjoint(index.free_symbols)
     layout = writer.layout
     is_beside = stride_of(index, lane) == 1 or type(layout) is Tiles and layout.is_transposed(index)
-    if not (is_long and is_free and is_here and is_known and is_beside):
+    # beside a long chain of functions, 16-bit elements pay: two vectors of floats take turns
+    is_short = writer.node.body.work() < LONG_CHAIN
+    if not (is_long and is_free and is_here and is_known and is_beside and is_short):
         return ""
     array, texts = writer.outside.fresh("half"), writer.scope.lines
     texts.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))

@@ -206,23 +206,33 @@ OP float round_float16(float x) {
 // float16 elements of a loop's lanes, one after the other in memory, as floats: read before the
 // loop, or written after it.  (gcc makes vectors of the processor's conversions in no loop; `asm`
 // would keep accumulators in memory.)
-#ifdef __AVX512BW__
-typedef short Halves __attribute__((vector_size(32), aligned(2), may_alias));
-typedef float Floats __attribute__((vector_size(64)));
-#ifdef __clang__
-#define HALVES Halves*
-#else
-#define HALVES short*
+#if defined(__AVX512BW__)
+constexpr int64_t TOGETHER = 16;
+#define WIDENED(x) __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4)
+#define NARROWED(x) __builtin_ia32_vcvtps2ph512_mask(x, 0, Halves{}, -1)
+#elif defined(__F16C__)
+constexpr int64_t TOGETHER = 8;
+#define WIDENED(x) __builtin_ia32_vcvtph2ps256(x)
+#define NARROWED(x) __builtin_ia32_vcvtps2ph256(x, 0)
 #endif
-OP int first_lanes(int64_t n) { return n < 16 ? (1 << n) - 1 : -1; }    // a mask
+#ifdef NARROWED
+typedef short Halves __attribute__((vector_size(2 * TOGETHER), aligned(2), may_alias));
+typedef float Floats __attribute__((vector_size(4 * TOGETHER)));
+#else
+constexpr int64_t TOGETHER = 1;
+typedef float16 Halves;
+typedef float Floats;
+#define WIDENED to_float
+#define NARROWED to_float16
+#endif
 template <int most> struct Widened {
     alignas(64) float lanes[(most + 15) / 16 * 16];
     INLINE Widened(const float16* from, int64_t n) {
-        for (int64_t k = 0; k < n; k += 16) {
+        for (int64_t k = 0; k < n; k += TOGETHER) {
             Halves x{};
-            if (n - k >= 16) x = *(Halves*)(from + k);  // (the other one keeps sums in memory)
-            else x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, first_lanes(n - k));
-            *(Floats*)(lanes + k) = __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4);
+            if (n - k >= TOGETHER) x = *(Halves*)(from + k);  // (the other one keeps sums in memory)
+            else __builtin_memcpy(&x, from + k, 2 * (n - k));
+            *(Floats*)(lanes + k) = WIDENED(x);
         }
     }
 };
@@ -230,14 +240,15 @@ template <int most> struct Narrowed {
     float16* to;
     int64_t n;
     alignas(64) float lanes[(most + 15) / 16 * 16];
+    INLINE Narrowed(float16* to, int64_t n) : to(to), n(n) {}   // (the lanes begin with no zeros)
     INLINE ~Narrowed() {
-        for (int64_t k = 0; k < n; k += 16) {
-            Halves x = __builtin_ia32_vcvtps2ph512_mask(*(Floats*)(lanes + k), 0, Halves{}, -1);
-            __builtin_ia32_storedquhi256_mask((HALVES)(to + k), x, first_lanes(n - k));
+        for (int64_t k = 0; k < n; k += TOGETHER) {
+            Halves x = NARROWED(*(Floats*)(lanes + k));
+            if (n - k >= TOGETHER) *(Halves*)(to + k) = x;
+            else __builtin_memcpy(to + k, &x, 2 * (n - k));
         }
     }
 };
-#endif
 
 // --- elements of less than 32 bits that lie apart ------------------------------------------------
 // The processor gathers words of 32 bits.  The word that holds the element lies in its page, so
