@@ -669,6 +669,9 @@ def test_threads_share_the_rows_of_few_columns(dtype, request):
         torch.testing.assert_close(minidynamo.compile(function, fullgraph=True)(x), function(x))
         source = "".join(k.source for k in last_compiled().backend_record.kernels)
         assert ("_share" in source) == ("argmin" not in source)
+    minidynamo.compile(lambda x: x.flatten().amax(0))(torch.rand(300_001))
+    (kernel,) = last_compiled().backend_record.kernels  # each part has whole groups of lanes:
+    assert "/32768*64" in kernel.source
 
 
 FUNCTIONS = (

@@ -80,7 +80,7 @@ from ...sizes.symbols import Size, estimate, hint, quotient
 from ..kernels import Value
 from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import CppScope, SmallTable, array_type, compute_type, memory_type
-from .lanes import STACK, Lanes, Plain, bound, longest
+from .lanes import STACK, WIDTHS, Lanes, Plain, bound, longest
 from .statements import BeforeLanes, Block, Bound, Line, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ def in_shares(
     rows = part(of_share, first, last)  # before the rest: they may make doubles of accumulators
     place, array, around = ("[k]", f"[{width}]", [("k", 0, width)]) if width else ("", "", [])
     least = max(1, LEAST // (estimate(plan.inner[1:]) * max(width, 1)))
-    wanted = f"mini::maximum<int64_t>({least}, ({size} + {most - 1})/{most})"
+    # whole groups of lanes, where these run along the rows
+    group = most if width or len(plan.inner) > 1 else most * WIDTHS[0]
+    wanted = f"mini::maximum<int64_t>({least}, ({size} + {group - 1})/{group}*{group // most})"
     lines: list[Statement] = [Line(f"const int64_t rows = {wanted};", origin=PARTS)]
     share: list[Statement] = [bound(last, f"{first} + rows", size)]
     kept, added = [], []

@@ -39,22 +39,25 @@ OP float exp(float x0) {
     return p * scaled(0.f, half) * scaled(0.f, i - half);
 }
 // 2^n * (1 + p), the same in double: p keeps the digits of a small x, n + 2046 are low bits
-struct Power { int64_t n; double p; };
+struct Power { uint64_t n; double p; };
 OP Power power(double x) {
     constexpr double SHIFT = 0x1.8p52 + 2046;
-    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT));
+    uint64_t i = bits<uint64_t>(fma(x, 1.4426950408889634, SHIFT));
     double n = bits<double>(i) - SHIFT;
-    double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
-    double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06,
-                      2.4801521317484083e-05, 1.9841269863042963e-04, 1.3888888917199863e-03,
-                      8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
-    return {i, fma(r * r, p, r)};
+    double r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x)), z = r * r;
+    // even and odd powers of r: two chains, of which neither waits for the other
+    double even = horner(z, 2.7620078206e-07, 2.4801521317484083e-05, 1.3888888917199863e-03,
+                         4.166666666662416e-02);
+    double odd = horner(z, 2.5100377619606372e-08, 2.7557268476553695e-06, 1.9841269863042963e-04,
+                        8.333333333330063e-03, 1.6666666666666669e-01);
+    return {i, fma(z, horner(r, even, odd, 0.5), r)};
 }
 OP double exp(double x0) {
     double x = x0 < -746. ? -1418.3 : x0;
     auto [n, p] = power(x > 710. ? 710. : x);   // (a limit of n, an integer, takes longer)
-    int64_t half = n >> 1;
-    return (1. + p) * bits<double>(half << 52) * bits<double>((n - half) << 52);
+    uint64_t half = n >> 1;                     // (AVX2 shifts no signed 64 bits)
+    double scale = bits<double>(half << 52);
+    return fma(scale, p, scale) * bits<double>((n - half) << 52);
 }
 OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
     double x = 2. * __builtin_fabs(x0);
