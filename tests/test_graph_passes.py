@@ -57,10 +57,21 @@ def seed():
 def test_large_products_run_in_onednn(bias):
     record = check(torch.nn.Linear(256, 512, bias=bias), torch.randn(3, 64, 256))
     assert record.notes_of("1 matrix products by oneDNN") and "mkldnn" in record.wrapper_source
-    record = check(
-        lambda x, w: torch.relu(x @ w), torch.randn(256, 512), torch.randn(512, 128)
-    )  # weights by rows
+    weights_by_rows = torch.randn(512, 128)
+    record = check(lambda x, w: torch.relu(x @ w), torch.randn(256, 512), weights_by_rows)
     assert record.notes_of("1 matrix products by oneDNN")
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_products_of_16_bits_in_float32(has, monkeypatch):
+    monkeypatch.setattr(library_layouts, "has_products", lambda dtype: has)
+    for dtype in (torch.float16, torch.bfloat16):
+        image, of_image = torch.randn(2, 3, 9, 9, dtype=dtype), torch.nn.Conv2d(3, 8, 3)
+        found = [check(lambda x, y: x @ y, image, image[:, :, :, :n]) for n in (7, 9)]
+        told = [
+            bool(r.notes_of("1 products of")) for r in (*found, check(of_image.to(dtype), image))
+        ]
+        assert told == [False, not has, not has]
 
 
 def test_products_with_infinities_and_a_switch():
@@ -133,9 +144,8 @@ def test_numbers_of_the_cpu_that_a_gpu_reads():
 
     def function(x, s, i):
         y = torch.ops.aten.copy(x, torch.tensor(5.0)) * torch.tensor(3.0)
-        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s).index_put(
-            (i,), s
-        )
+        filled = torch.ops.aten.copy(x, s).index_put((i,), s)
+        return torch.where(y > 0, torch.tensor(0.5), y) + s, filled
 
     with FakeTensorMode():
         inputs = [
@@ -151,14 +161,10 @@ def test_numbers_of_the_cpu_that_a_gpu_reads():
         joint = trace_forward(graphs[0], inputs, table())
         assert optimize(joint.graph)["numbers"] == 4
     nodes = [n for n in joint.graph.graph.nodes if n.op == "call_function"]
-    assert [n.args[0] for n in nodes if n.target is torch.ops.aten.scalar_tensor.default] == [
-        5.0,
-        3.0,
-        0.5,
-    ]
-    assert [n.kwargs for n in nodes if n.target is torch.ops.aten._to_copy.default] == [
-        {"dtype": torch.float32, "device": torch.device("cuda", 0)}
-    ]
+    scalars = [n.args[0] for n in nodes if n.target is torch.ops.aten.scalar_tensor.default]
+    copies = [n.kwargs for n in nodes if n.target is torch.ops.aten._to_copy.default]
+    assert scalars == [5.0, 3.0, 0.5]
+    assert copies == [{"dtype": torch.float32, "device": torch.device("cuda", 0)}]
     assert all(
         a.meta["val"].device.type == "cuda"
         for n in nodes

@@ -332,7 +332,8 @@ def optimize(
 
 def calls_library(gm: fx.GraphModule) -> bool:
     """Are there products or convolutions, whose library kernels like other layouts?"""
-    return any(node.target in (*PRODUCTS, aten.convolution.default) for node in gm.graph.nodes)
+    libraries = {*PRODUCTS, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
+    return any(node.target in libraries for node in gm.graph.nodes)
 
 
 def laid_out_joint(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:

@@ -12,6 +12,9 @@ In:   a functional ATen graph.  Out: an equal one, with copies that change layou
     convolution(x, w)
         ->  convolution(clone(x, channels_last), w): as it is, each convolution copies its image
             into oneDNN's layout and its result back
+    bmm(a, b) of float16 or bfloat16
+        ->  bmm(a.float(), b.float()).to(float16), where the processor has no products of this
+            dtype: the library's loops for them take many times as long
 
     On a GPU
     convolution(x, w)
@@ -37,7 +40,7 @@ strides; outputs keep the strides that eager gives them.
 In training the half-precision convolutions of the joint graph move, so that what is saved is
 channels-last, too; then the products of each half.  Mirrors `decide_layout_opt` and the layout
 constraints in torch/_inductor/graph.py, fx_passes/mkldnn_fusion.py and fx_passes/pad_mm.py.  Left
-out: on a CPU other dtypes than float32, weights that are reordered once; on a GPU products with a
+out: on a CPU weights that are reordered once; on a GPU products with a
 bias (addmm), and padding where sizes are symbols.
 """
 
@@ -53,7 +56,7 @@ from ..errors import ours
 from ..ir.dependencies import int_or_none
 from ..ir.ops import NARROW
 from ..records import CompileRecord
-from ..sizes.symbols import hints_of, value_of
+from ..sizes.symbols import estimate, hints_of, value_of
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 Matrix: TypeAlias = tuple[Sequence[int], Sequence[int]]  # size, stride
@@ -174,33 +177,74 @@ class LayoutPass:
 # --- on a CPU -------------------------------------------------------------------------------------
 # multiplications and rows from which oneDNN's product is the faster one
 LEAST_ONEDNN, LEAST_ROWS = 1 << 23, 4
+LEAST_WIDENED = 8  # rows and columns of a product of 16-bit matrices that is made in float32
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 
 def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx.GraphModule:
     """The graph with the CPU's library kernels; `gm` itself where nothing is gained."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)}
+    calls = [n for n in gm.graph.nodes if n.op == "call_function"]
     rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
     if is_inference and config.channels_last:
         rules[aten.convolution.default] = CpuLibrary.convolution
-    return gm if targets.isdisjoint(rules) else CpuLibrary(gm, record, rules).applied()
+    gains = any(n.target in rules and is_on_cpu(n, torch.float32) or is_slow(n) for n in calls)
+    return CpuLibrary(gm, record, rules).applied() if gains else gm
 
 
-def is_float_on_cpu(node: fx.Node) -> bool:
+def is_on_cpu(node: fx.Node, *dtypes: torch.dtype) -> bool:
+    """Is the node a tensor of one of these dtypes on the CPU, of sizes that are known?"""
     value = value_of(node)
-    if value is None or (value.device.type, value.dtype) != ("cpu", torch.float32):
+    is_such = value is not None and value.device.type == "cpu" and value.dtype in dtypes
+    return is_such and all(type(n) is int for n in value.shape)
+
+
+def has_products(dtype: torch.dtype) -> bool:
+    """Has the processor instructions for products of float16, or of bfloat16?"""
+    is_half = dtype is torch.float16
+    return (mkldnn._is_mkldnn_fp16_supported if is_half else mkldnn._is_mkldnn_bf16_supported)()
+
+
+def is_slow(node: fx.Node) -> bool:
+    """Is the node a product of 16-bit elements for which the processor has no instructions?"""
+    value = value_of(node)
+    if value is None or value.device.type != "cpu" or value.dtype not in NARROW:
         return False
-    return all(type(n) is int for n in value.shape)
+    if node.target in PRODUCTS:
+        least = min(estimate([n]) for n in value.shape[-2:])
+        return least >= LEAST_WIDENED and not has_products(value.dtype)
+    is_convolution = node.target is aten.convolution.default
+    return is_convolution and is_on_cpu(node, value.dtype) and not has_products(value.dtype)
 
 
 class CpuLibrary(LayoutPass):
     what = "CPU library layouts"
 
     def has_library(self, node: Node) -> bool:
-        return is_float_on_cpu(node)
+        return is_on_cpu(node, torch.float32)
+
+    def visit(self, node: Node) -> Node:
+        return self.widened(node) if is_slow(node) else super().visit(node)
+
+    def widened(self, node: Node) -> Node:
+        """The product in float32, rounded once; each of its operands is converted once."""
+        dtype = value_of(node).dtype
+        with self.graph.inserting_before(node):
+            for place, tensor in enumerate(node.args):
+                if isinstance(tensor, fx.Node):
+                    node.update_arg(place, self.in_float32(tensor))
+        self.changed(f"products of {dtype} in float32: the processor has none of {dtype}")
+        product = super().visit(self.evaluate(node))
+        return self.call(product, aten._to_copy.default, product, dtype=dtype)
+
+    def in_float32(self, node: Node) -> Node:
+        if (node, torch.float32) not in self.copies:
+            copy = self.call(node, aten._to_copy.default, node, dtype=torch.float32)
+            self.copies[node, torch.float32] = copy
+        return self.copies[node, torch.float32]
 
     def convolution(self, node: Node) -> Node:
         image, weights = map(value_of, node.args[:2])
