@@ -26,12 +26,9 @@ NOT_CALLED += ("_subclasses", "_vendor", "__init__.py", "_compile.py")
 def test_every_file_of_torchs_that_asks_is_known():
     from pathlib import Path
 
-    asking = {
-        str(file.relative_to(TORCH))
-        for file in Path(TORCH).rglob("*.py")
-        if ASKS.search(file.read_text(errors="replace"))
-    }
-    asking = {f for f in asking if not f.startswith(NOT_CALLED)}
+    files = [f for f in Path(TORCH).rglob("*.py") if ASKS.search(f.read_text(errors="replace"))]
+    names = [str(file.relative_to(TORCH)) for file in files]
+    asking = {name for name in names if not name.startswith(NOT_CALLED)}
     assert {f for f in asking if not f.startswith(SAME_VALUES)} <= set(EAGERS_WAY)
 
 
@@ -47,6 +44,14 @@ def test_an_encoder_gives_zeros_in_padded_rows(backend):
             expected, got = [f(x, src_key_padding_mask=given) for f in (encoder, compiled)]
         torch.testing.assert_close(got, expected)
         assert (got[0, 3:] == 0).all() == wanted
+
+
+@torch.no_grad()
+def test_attention_with_its_weights_and_without():
+    module, x = nn.MultiheadAttention(8, 2).eval(), torch.randn(3, 5, 8)
+    functions = module, minidynamo.compile(module, fullgraph=True)
+    for wants in (True, False):
+        torch.testing.assert_close(*[f(x, x, x, need_weights=wants) for f in functions])
 
 
 @pytest.mark.parametrize("kind", ["Adam", "RAdam", "NAdam", "Adamax", "Adadelta", "Rprop"])

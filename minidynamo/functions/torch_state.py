@@ -186,6 +186,7 @@ def yes(tx: Frame) -> Variable:
 rules(
     {
         (is_compiling, *map(at, QUESTIONS)): yes,
+        at("nn.modules.activation._is_make_fx_tracing"): lambda tx: ConstantVar(False),
         torch._C._InferenceMode: refused(
             "inference mode", "inference_mode() is entered", "enter it around the compiled function"
         ),

@@ -156,11 +156,12 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule) -> Callable:
     return call
 
 
-def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+def in_layout(tensor: Any, stride: tuple[int, ...]) -> Any:
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
-    matter."""
+    matter.  None stays: of what was not asked for, fake kernels give an empty tensor."""
     if (
-        tensor.stride() == stride
+        tensor is None
+        or tensor.stride() == stride
         or not tensor.numel()
         or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
     ):
