@@ -164,6 +164,8 @@ def measure(
     variants |= more
     # one thread on a shared machine: what others do counts less on the process's own clock
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    if any(getattr(argument, "is_cuda", False) for argument in args):
+        clock = lambda: torch.cuda.synchronize() or time.perf_counter()  # type: ignore  # noqa
     timings = interleave(variants, budget, shuffled=True, clock=clock)
     row["seconds"] = {label: timing.median for label, timing in timings.items()}
     row["rounds"] = len(timings["eager"].seconds)

@@ -33,7 +33,8 @@ from ..workloads import WORKLOADS
 from .common import Options, Row, suite, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
-Timer = Callable[[dict[str, Callable[[], Any]]], dict[str, list[float]]]
+Calls = dict[str, Callable[[], Any]]
+Timer = Callable[[Calls], dict[str, list[float]]]
 COMPILERS = {
     "ours": (minidynamo.compile, minidynamo.reset),
     "torch.compile": (torch.compile, torch.compiler.reset),
@@ -82,22 +83,16 @@ def measure(
     return row
 
 
-def rounds_of(
-    variants: dict[str, Callable[[], Any]], rounds: int
-) -> Iterator[tuple[str, Callable[[], Any]]]:
+def event_times(variants: Calls, rounds: int = 30) -> dict[str, list[float]]:
+    """Milliseconds of each call, by CUDA events: {name: [ms, ...]}."""
+    pairs: dict[str, list[tuple]] = {name: [] for name in variants}
+    larger_than_cache = torch.zeros(1 << 26, device=DEVICE)
     for function in variants.values():
         for _ in range(3):
             function()
     order = random.Random(0)
-    for _ in range(rounds):
-        yield from order.sample([*variants.items()], len(variants))
-
-
-def event_times(variants: dict[str, Callable[[], Any]], rounds: int = 30) -> dict[str, list[float]]:
-    """Milliseconds of each call, by CUDA events: {name: [ms, ...]}."""
-    pairs: dict[str, list[tuple]] = {name: [] for name in variants}
-    larger_than_cache = torch.zeros(1 << 26, device=DEVICE)
-    for name, function in rounds_of(variants, rounds):
+    every = [*variants.items()]
+    for name, function in (one for _ in range(rounds) for one in order.sample(every, len(every))):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         larger_than_cache.amax()
         torch.cuda._sleep(400_000)  # the host gets ahead, so that launch gaps are not counted
@@ -109,9 +104,7 @@ def event_times(variants: dict[str, Callable[[], Any]], rounds: int = 30) -> dic
     return {name: [s.elapsed_time(e) for s, e in found] for name, found in pairs.items()}
 
 
-def host_times(
-    variants: dict[str, Callable[[], Any]], rounds: int = 9, most: int = 20
-) -> dict[str, list[float]]:
+def host_times(variants: Calls, rounds: int = 9, most: int = 20) -> dict[str, list[float]]:
     """Milliseconds per call, by the host's clock around synchronised batches: {name: [ms, ...]}."""
     found = on_gpu(variants, rounds, span=0.1, most=most)
     return {name: [1e3 * second for second in timing.seconds] for name, timing in found.items()}

@@ -1,9 +1,10 @@
-"""--suite xla: kernels that users write, beside XLA (jax.jit) on a CPU, with one thread.
+"""--suite xla: kernels that users write, beside XLA (jax.jit): a CPU with one thread, or a GPU.
 
     taskset -c 1 python -m benchmarks --suite xla --threads 1        # after `pip install jax`
+    XLA_PYTHON_CLIENT_PREALLOCATE=false python -m benchmarks --suite xla --device cuda
 
 A program is written once, over `n`: torch, or what jax calls the same.  Each result is compared
-with eager's.
+with eager's.  On a GPU the first dimension is 8 times as large, and so is each of 1024.
 """
 
 import functools
@@ -39,7 +40,7 @@ KERNELS: dict[str, tuple[Callable, tuple]] = {  # a program, the shapes of its a
     "gelu, bfloat16": (gelu, (WIDE, WIDE)),
     "gelu, float16": (gelu, (WIDE, WIDE)),
     "clamp, where": (lambda n, x: n.where(x > 0, n.clip(x * 2, -1, 1), x * 0.1), (WIDE,)),
-    "cross entropy": (lambda n, x, i: n.log_softmax(x, -1)[n.arange(1024), i[:, 0]], (WIDE, INDEX)),
+    "cross entropy": (lambda n, x, i, j: n.log_softmax(x, -1)[i, j], (WIDE, INDEX, INDEX)),
     "attention": (lambda n, q, k, v: n.softmax(q @ k.mT * 0.125, -1) @ v, (HEADS,) * 3),
     "rotary": (lambda n, a, b, c, s: n.stack([a * c - b * s, b * c + a * s]), (HALF,) * 4),
     "cumsum": (lambda n, x: n.cumsum(x, -1), (WIDE,)),
@@ -48,18 +49,20 @@ KERNELS: dict[str, tuple[Callable, tuple]] = {  # a program, the shapes of its a
     "sum over columns": (lambda n, x: x.sum(1), (WIDE,)),
     "outer products": (lambda n, x, y: x[:, :, None] * y[:, None] + 1, (FLAT, FLAT)),
     "transpose, add": (lambda n, x, y: x + y.T, (WIDE, WIDE)),
-    "gather": (lambda n, x, i: x[i[:, 0]] * 2, (WIDE, INDEX)),
-    "scatter add": (lambda n, x, i, y: n.index_add(x, 0, i[:, 0], y), (WIDE, INDEX, WIDE)),
+    "gather": (lambda n, x, i: x[i] * 2, (WIDE, INDEX)),
+    "scatter add": (lambda n, x, i, y: n.index_add(x, 0, i, y), (WIDE, INDEX, WIDE)),
     "pairwise distance": (lambda n, x, y: ((x[:, None] - y) ** 2).sum(-1), (FLAT, FLAT)),
 }
 
 
 @suite("xla")
 def xla(options: Options, result: Row) -> Iterator[Row]:
-    """Kernels that users write beside XLA (jax.jit), on a CPU; needs jax."""
+    """Kernels that users write beside XLA (jax.jit); needs jax."""
     import jax
 
     keep_freed_memory()
+    on_gpu = options.device == "cuda"  # where all wait once, behind many calls
+    scale, wait = (8, lambda result: result) if on_gpu else (1, jax.block_until_ready)
     jax.config.update("jax_enable_x64", True)  # places are int64 here and there
     add = lambda x, axis, index, rows: x.at[index].add(rows)  # noqa: E731
     names = SimpleNamespace(**vars(jax.numpy) | vars(jax.nn), index_add=add)
@@ -67,12 +70,15 @@ def xla(options: Options, result: Row) -> Iterator[Row]:
     for name, (kernel, shapes) in KERNELS.items():
         if wanted(name, options):
             half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name[6:])
-            index = torch.randint(1024, (1024, 1))
-            args = [torch.randn(shape, dtype=half) if shape else index for shape in shapes]
+            index = torch.randint(1024, (1024 * scale,))
+            grown = lambda n, place: n * scale if n == 1024 or not place else n  # noqa: E731
+            wide = [[grown(n, place) for place, n in enumerate(shape)] for shape in shapes]
+            args = [torch.randn(size, dtype=half) if size else index for size in wide]
+            args = [argument.to(options.device) for argument in args]
             ours = functools.partial(kernel, torch)
             jitted = jax.jit(functools.partial(kernel, names))
             given = [jax.numpy.from_dlpack(each) for each in args]
-            theirs = lambda: jitted(*given).block_until_ready()  # noqa: B023, E731
+            theirs = lambda: wait(jitted(*given))  # noqa: B023, E731
             with torch.no_grad():
                 more = {"XLA": theirs} if agrees(torch.from_dlpack(theirs()), ours(*args)) else {}
                 row = measure(name, ours, args, {}, not options.no_peer, more=more)
