@@ -65,6 +65,7 @@ from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC, alike, same, size, value_of
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
+LIBRARIES = {*PRODUCTS, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
 NO_OPS = {
     aten.clone.default,
     aten._to_copy.default,
@@ -332,8 +333,7 @@ def optimize(
 
 def calls_library(gm: fx.GraphModule) -> bool:
     """Are there products or convolutions, whose library kernels like other layouts?"""
-    libraries = {*PRODUCTS, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
-    return any(node.target in libraries for node in gm.graph.nodes)
+    return any(node.target in LIBRARIES for node in gm.graph.nodes)
 
 
 def laid_out_joint(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:

@@ -175,9 +175,9 @@ class LayoutPass:
 
 
 # --- on a CPU -------------------------------------------------------------------------------------
-# multiplications and rows from which oneDNN's product is the faster one
-LEAST_ONEDNN, LEAST_ROWS = 1 << 23, 4
-LEAST_WIDENED = 8  # rows and columns of a product of 16-bit matrices that is made in float32
+# multiplications and rows from which oneDNN's product is the faster one; rows and columns from
+# which a product of 16-bit matrices is made in float32
+LEAST_ONEDNN, LEAST_ROWS, LEAST_WIDENED = 1 << 23, 4, 8
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 
@@ -185,46 +185,44 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
     """The graph with the CPU's library kernels; `gm` itself where nothing is gained."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    calls = [n for n in gm.graph.nodes if n.op == "call_function"]
     rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
     if is_inference and config.channels_last:
         rules[aten.convolution.default] = CpuLibrary.convolution
-    gains = any(n.target in rules and is_on_cpu(n, torch.float32) or is_slow(n) for n in calls)
-    return CpuLibrary(gm, record, rules).applied() if gains else gm
+    if any(n.target in rules and is_on_cpu(n, torch.float32) or is_slow(n) for n in gm.graph.nodes):
+        return CpuLibrary(gm, record, rules).applied()
+    return gm
 
 
 def is_on_cpu(node: fx.Node, *dtypes: torch.dtype) -> bool:
-    """Is the node a tensor of one of these dtypes on the CPU, of sizes that are known?"""
     value = value_of(node)
-    is_such = value is not None and value.device.type == "cpu" and value.dtype in dtypes
-    return is_such and all(type(n) is int for n in value.shape)
+    return value is not None and value.device.type == "cpu" and value.dtype in dtypes
 
 
 def has_products(dtype: torch.dtype) -> bool:
-    """Has the processor instructions for products of float16, or of bfloat16?"""
+    """Has the processor, or Triton's interpreter, products of float16, or of bfloat16?"""
     is_half = dtype is torch.float16
-    return (mkldnn._is_mkldnn_fp16_supported if is_half else mkldnn._is_mkldnn_bf16_supported)()
+    known = mkldnn._is_mkldnn_fp16_supported if is_half else mkldnn._is_mkldnn_bf16_supported
+    return config.cpu_backend == "triton" or known()
 
 
 def is_slow(node: fx.Node) -> bool:
     """Is the node a product of 16-bit elements for which the processor has no instructions?"""
-    value = value_of(node)
-    if value is None or value.device.type != "cpu" or value.dtype not in NARROW:
+    if not is_on_cpu(node, *NARROW):
         return False
+    value = value_of(node)
+    is_product = node.target is aten.convolution.default
     if node.target in PRODUCTS:
-        least = min(estimate([n]) for n in value.shape[-2:])
-        return least >= LEAST_WIDENED and not has_products(value.dtype)
-    is_convolution = node.target is aten.convolution.default
-    return is_convolution and is_on_cpu(node, value.dtype) and not has_products(value.dtype)
+        is_product = min(estimate([n]) for n in value.shape[-2:]) >= LEAST_WIDENED
+    return is_product and not has_products(value.dtype)
 
 
 class CpuLibrary(LayoutPass):
     what = "CPU library layouts"
 
     def has_library(self, node: Node) -> bool:
-        return is_on_cpu(node, torch.float32)
+        return is_on_cpu(node, torch.float32) and {*map(type, value_of(node).shape)} <= {int}
 
     def visit(self, node: Node) -> Node:
         return self.widened(node) if is_slow(node) else super().visit(node)
@@ -235,16 +233,14 @@ class CpuLibrary(LayoutPass):
         with self.graph.inserting_before(node):
             for place, tensor in enumerate(node.args):
                 if isinstance(tensor, fx.Node):
-                    node.update_arg(place, self.in_float32(tensor))
+                    key = tensor, torch.float32
+                    if key not in self.copies:
+                        copy = self.call(tensor, aten._to_copy.default, tensor, dtype=torch.float32)
+                        self.copies[key] = copy
+                    node.update_arg(place, self.copies[key])
         self.changed(f"products of {dtype} in float32: the processor has none of {dtype}")
         product = super().visit(self.evaluate(node))
         return self.call(product, aten._to_copy.default, product, dtype=dtype)
-
-    def in_float32(self, node: Node) -> Node:
-        if (node, torch.float32) not in self.copies:
-            copy = self.call(node, aten._to_copy.default, node, dtype=torch.float32)
-            self.copies[node, torch.float32] = copy
-        return self.copies[node, torch.float32]
 
     def convolution(self, node: Node) -> Node:
         image, weights = map(value_of, node.args[:2])

@@ -82,7 +82,7 @@ ELSEWHERE = {
     "DUAL_LEVEL": "tests/test_dispatch_state.py",
     "DISPATCH_KEYS": "where the frame hook cannot look itself: tests/test_dispatch_state.py",
     "DEFAULTS": "defaults of functions: mutants_names.py",
-    "ELEMENTS": "what sets hold: tests/test_layouts.py",
+    **dict.fromkeys(("ELEMENTS", "NO_SLOT"), "sets, and slots: tests/test_layouts.py"),
     "SUBCLASS": "what a class is registered with: mutants_c_objects.py",
     "OFFSET": "tensors and their metadata: mutants_layouts.py",
     "DEVICE": "needs a second device",
