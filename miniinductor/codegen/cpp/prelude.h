@@ -230,7 +230,7 @@ template <int most> struct Widened {
     INLINE Widened(const float16* from, int64_t n) {
         for (int64_t k = 0; k < n; k += TOGETHER) {
             Halves x{};
-            if (n - k >= TOGETHER) x = *(Halves*)(from + k);  // (the other one keeps sums in memory)
+            if (n - k >= TOGETHER) x = *(Halves*)(from + k);    // (the other keeps sums in memory)
             else __builtin_memcpy(&x, from + k, 2 * (n - k));
             *(Floats*)(lanes + k) = WIDENED(x);
         }
