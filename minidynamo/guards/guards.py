@@ -187,7 +187,7 @@ class GuardPrinter:
     def below(self, node: Source) -> None:
         """The guards of everything that is read from `node`: leaves first."""
         children = [*filter(self.is_needed, node.children.values())]
-        # no tuple: it has no version, so `still` is false where an anchor is one
+        # no tuple, as a function's defaults are: it has no version, so `still` is false for it
         is_tuple = "TUPLE" in kinds_of(node) or node.key == "__defaults__"
         may_settle = node.root().kind != "pinned" and not is_tuple
         if not self.inside and children and may_settle and self.is_settled(node):

@@ -13,7 +13,7 @@ In:   a functional ATen graph.  Out: an equal one, with copies that change layou
         ->  convolution(clone(x, channels_last), w): as it is, each convolution copies its image
             into oneDNN's layout and its result back
     bmm(a, b) of float16 or bfloat16
-        ->  bmm(a.float(), b.float()).to(float16), where the processor has no products of this
+        ->  bmm(a.float(), b.float()).to(a.dtype), where the processor has no products of this
             dtype: the library's loops for them take many times as long
 
     On a GPU
@@ -40,8 +40,8 @@ strides; outputs keep the strides that eager gives them.
 In training the half-precision convolutions of the joint graph move, so that what is saved is
 channels-last, too; then the products of each half.  Mirrors `decide_layout_opt` and the layout
 constraints in torch/_inductor/graph.py, fx_passes/mkldnn_fusion.py and fx_passes/pad_mm.py.  Left
-out: on a CPU weights that are reordered once; on a GPU products with a
-bias (addmm), and padding where sizes are symbols.
+out: on a CPU weights that are reordered once; on a GPU products with a bias (addmm), and padding
+where sizes are symbols.
 """
 
 from collections.abc import Callable, Sequence
