@@ -17,7 +17,7 @@ for each of 32 * num_warps threads, and programs for every processor.  The lists
 short, because each entry is compiled.
 
     >>> block_configs("pointwise", {"x": 1 << 20})[0]
-    Config(blocks=(('XBLOCK', 1024),), num_warps=4, num_stages=1)
+    Config(blocks=(('XBLOCK', 2048),), num_warps=4, num_stages=1)
     >>> launch.programs(launch.configs[0])  # softmax of 16384 rows, a row per program
     16384
 
@@ -54,9 +54,9 @@ SHORT_ROW = 2048  # the longest that several threads need not share
 LARGEST_INT32 = 2**31 - 1
 
 # (YBLOCK, XBLOCK, warps)
-TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
+TILES = ((64, 64, 4), (64, 64, 8), (32, 32, 4))
 # (XBLOCK, RBLOCK, warps, stages)
-COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
+COLUMNS = ((32, 32, 4, 1), (64, 32, 2, 3), (64, 4, 2, 1), (32, 128, 16, 1))
 # (RBLOCK, warps, stages)
 ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
 # (RBLOCK, warps): few threads for each of 64 gathered rows, since each computes its row's place
@@ -130,31 +130,38 @@ def block_configs(kind: str, sizes: Mapping[str, int], strided: bool = False) ->
 def pointwise_configs(x: int, strided: bool) -> list[Config]:
     """Small blocks: more programs than processors come before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
-    if strided and top < 1024:  # neighbours in a thread are not read at once
+    if top == 1024:
+        # two elements per thread: neighbouring threads read beside each other, also in steps of two
+        return [config_of(4, x=2048), config_of(8, x=512 if strided else 1024)]
+    if strided:  # neighbours in a thread are not read at once
         top = min(256, top)
-    first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
-    # two elements per thread: neighbouring threads read beside each other, also in steps of two
-    return [first] if top < 1024 else [first, config_of(8, x=4096), config_of(8, x=512)]
+    return [config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))]
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
-    columns = [min(max(8, elements // block), most) for elements in (2048, 1024, 4096)]
-    return [config_of(max(4, min(16, n * block // 512)), x=n, r=block) for n in columns]
+    if block > PERSISTENT_COLUMNS:
+        few = min(max(8, 2048 // block), most)
+        return [config_of(max(4, min(16, few * block // 512)), x=few, r=block)]
+    # one warp, which waits for no other; 64 columns of 16 bits are a cache line, and 16 columns give
+    # every processor programs where there are few
+    widths = [max(64, 1024 // block), 16]
+    if x < 64 * 4 * PROCESSORS:
+        widths.reverse()
+    return [config_of(1, x=min(n, most), r=block) for n in widths]
 
 
 def persistent_rows(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
-    rows = min(most, max(1, 1024 // block))
-    of_a_warp = 512 if x > rows * 8 else 256  # few programs: more threads each
-    warps = max(1, min(16, rows * block // of_a_warp))
-    # a warp waits for no other, and has several rows under way (65,536 rows of 256: half the time
-    # of all others)
-    others = [(512, 1), (2048, 1), (4096, 4)]
     if block > 1024:
-        others = [(1, warps // 2), (1, min(32, warps * 2))]
-    tiles = [(rows * block, warps), *others]  # elements, warps
-    return [config_of(w, x=min(most, max(1, n // block)), r=block) for n, w in tiles]
+        warps = min(16, block // 512)
+        other = warps // 2 if block < PERSISTENT else 32
+        return [config_of(w, x=1, r=block) for w in (warps, other)]
+    # a warp alone waits for no other, and has several rows under way; of short rows, a thread has
+    # few elements
+    few = min(most * block, 1024)
+    tiles = [(few, max(1, few // 256) if block <= 256 else 1), (2048, 1), (4096, 4)]  # with warps
+    return [config_of(w, x=min(most, n // block), r=block) for n, w in tiles]
 
 
 def looped_columns(x: int) -> list[Config]:
@@ -330,8 +337,9 @@ def blocks_to_try(kind: str, axes: Sequence[Axis], strided: bool) -> list[Config
     they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
     configs = block_configs(kind, hints, strided)
-    large = [c for c in configs if c.elements >= configs[0].elements // 2]
-    return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
+    whole = [c for c in configs if all(divides(c, axis, kind) for axis in axes)]
+    is_large = any(c.elements >= configs[0].elements // 2 for c in whole)
+    return whole if is_large else configs
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:
