@@ -79,7 +79,7 @@ def xla(options: Options, result: Row) -> Iterator[Row]:
             jitted = jax.jit(functools.partial(kernel, names))
             given = [jax.numpy.from_dlpack(each) for each in args]
             theirs = lambda: wait(jitted(*given))  # noqa: B023, E731
-            with torch.no_grad():
+            with torch.no_grad(), jax.default_matmul_precision("highest"):  # no TF32, as torch
                 more = {"XLA": theirs} if agrees(torch.from_dlpack(theirs()), ours(*args)) else {}
                 row = measure(name, ours, args, {}, not options.no_peer, more=more)
             print(format_row(row), show_ratio(row.get("XLA / ours")), flush=True)
