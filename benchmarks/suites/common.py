@@ -56,6 +56,7 @@ def suite(name: str) -> Callable[[Suite], Suite]:
             if options.threads:
                 torch.set_num_threads(options.threads)
             command = f"python -m benchmarks --suite {name}"
+            command += f" --device {options.device}" if options.device != "cpu" else ""
             command += f" --threads {options.threads}" if options.threads else ""
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
             command += f' --only "{options.only}"' if options.only else ""

@@ -59,7 +59,6 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
         yield from measured_here(names, columns, options)
         return
     result |= {"of device": options.device, "models": len(MODELS), "seed": options.seed}
-    result["command"] += f" --device {options.device}"
     result["command"] += f' --columns "{options.columns}"' if options.columns else ""
     result["command"] += f" --row-seconds {options.row_seconds:g}" if options.row_seconds else ""
     earlier = read_earlier(options) if options.resume else {}

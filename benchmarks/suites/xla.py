@@ -4,7 +4,8 @@
     XLA_PYTHON_CLIENT_PREALLOCATE=false python -m benchmarks --suite xla --device cuda
 
 A program is written once, over `n`: torch, or what jax calls the same.  Each result is compared
-with eager's.  On a GPU the first dimension is 8 times as large, and so is each of 1024.
+with eager's.  A row is one of --suite smoke, then XLA / ours.  On a GPU the first dimension is 8
+times as large, and so is each of 1024.
 """
 
 import functools
@@ -61,12 +62,12 @@ def xla(options: Options, result: Row) -> Iterator[Row]:
     import jax
 
     keep_freed_memory()
+    result["machine"]["jax"] = jax.__version__
     on_gpu = options.device == "cuda"  # where all wait once, behind many calls
     scale, wait = (8, lambda result: result) if on_gpu else (1, jax.block_until_ready)
     jax.config.update("jax_enable_x64", True)  # places are int64 here and there
     add = lambda x, axis, index, rows: x.at[index].add(rows)  # noqa: E731
     names = SimpleNamespace(**vars(jax.numpy) | vars(jax.nn), index_add=add)
-    print(f"jax {jax.__version__}; each row: as in --suite smoke, then XLA / ours\n")
     for name, (kernel, shapes) in KERNELS.items():
         if wanted(name, options):
             half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name[6:])
