@@ -143,8 +143,8 @@ def persistent_columns(x: int, r: int) -> list[Config]:
     if block > PERSISTENT_COLUMNS:
         few = min(max(8, 2048 // block), most)
         return [config_of(max(4, min(16, few * block // 512)), x=few, r=block)]
-    # one warp, which waits for no other; 64 columns of 16 bits are a cache line, and of few columns
-    # 16 a program leave no processor idle
+    # One warp, which waits for no other.  64 columns of 16 bits are a cache line; 16 columns make
+    # more programs
     widths = [max(64, 1024 // block), 16]
     if x < 64 * 4 * PROCESSORS:
         widths.reverse()
