@@ -421,7 +421,7 @@ class FakeMode(FakeTensorMode):
         kwargs = kwargs or {}
         try:
             refuse_real_writes(func, args, kwargs)
-            out = convolution(self, func, args, kwargs) if func in CONVOLUTIONS else None
+            out: Any = convolution(self, func, args, kwargs) if func in CONVOLUTIONS else None
             if out is None:
                 out = FakeTensorMode.__torch_dispatch__(self, func, types, args, kwargs)
             if func is ATTENTION and args[10:11] == (False,):
