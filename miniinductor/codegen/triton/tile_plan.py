@@ -157,8 +157,8 @@ def persistent_rows(x: int, r: int) -> list[Config]:
         warps = min(16, block // 512)
         other = warps // 2 if block < PERSISTENT else 32
         return [config_of(w, x=1, r=block) for w in (warps, other)]
-    # A warp alone waits for no other, and has several rows under way.  Threads that share short rows
-    # have few elements each
+    # A warp alone waits for no other, and has several rows under way.  Where rows are short, the
+    # first tile gives each thread few elements
     few = min(most * block, 1024)
     tiles = [(few, max(1, few // 256) if block <= 256 else 1), (2048, 1), (4096, 4)]  # with warps
     return [config_of(w, x=min(most, n // block), r=block) for n, w in tiles]
