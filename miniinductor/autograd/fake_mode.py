@@ -458,10 +458,9 @@ def refuse_real_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 def laid_out(mode: FakeMode, out: Any, answers: Sequence[Layout]) -> Any:
     """The fake result `out`, in the strides that eager's kernel gave its answers."""
     results = tensors_in(out)
-    if not answers or len(answers) != len(results):
-        return out
     wanted = [strides_like(*pair) for pair in zip(results, answers)]
-    if all(all(map(same, r.stride(), strides)) for r, strides in zip(results, wanted)):
+    agree = (all(map(same, r.stride(), strides)) for r, strides in zip(results, wanted))
+    if len(answers) != len(results) or all(agree):
         return out
     with mode:
         relaid = iter([r.new_empty_strided(r.shape, s) for r, s in zip(results, wanted)])
