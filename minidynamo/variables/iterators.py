@@ -103,6 +103,10 @@ class KeysIterator(IteratorVar):
     def owner(self) -> Any:
         return getattr(self.walked, "dict", self.walked)
 
+    def python_type(self) -> type:
+        walk = getattr(self.owner().cls(), getattr(self.walked, "kind", "__iter__"))
+        return type(iter(walk()))
+
     def state(self) -> tuple[int, int]:
         """What stays while nothing is added or removed: the size, and how often keys went."""
         return len(self.owner().items), self.owner().removed
@@ -112,7 +116,8 @@ class KeysIterator(IteratorVar):
         if self.ended:
             raise Break("reconstruct", "an iterator of a dictionary or set at its end")
         if owner.source is not None:
-            differs = getattr(owner, "rewritten", True)
+            # (new keys are stored later)
+            differs = getattr(owner, "rewritten", True) or len(owner.items) > len(owner.real_keys)
         else:
             differs = self.state() != self.before
         if owner.mutated and differs:
