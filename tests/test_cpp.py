@@ -695,10 +695,11 @@ REDUCTIONS = lambdas(
 @pytest.mark.skipif(shutil.which("g++") is None, reason="asks g++ what it has vectorised")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@patch("miniinductor.languages.build_cpp_kernels", lambda all: [lambda *args: 0] * len(all))
+@patch("miniinductor.languages.build_cpp_kernels", lambda texts: [lambda *args: 0] * len(texts))
 def test_every_function_under_every_reduction_becomes_vectors(reduction, dtype, tmp_path):
     """The compiler names the loops of which it made vectors: all that call a function.  The library
-    lacks no function of libm, which would be called for one element after the other."""
+    lacks no function of libm (sincos is its one for both), which would be called for one element
+    after the other.  All kernels are built together, none before."""
     sources, x = [build.prelude()], torch.rand(40, 320, dtype=dtype)
     named = [(name, getattr(torch, name)) for name in FUNCTIONS]
     named += [("pow", lambda x: x**1.7), ("atan2", lambda x: torch.atan2(x, x + 1))]

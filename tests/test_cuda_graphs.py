@@ -67,7 +67,6 @@ def recordings(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
     monkeypatch.setattr(cuda_graphs, "refusal", lambda graph: None)
     monkeypatch.setitem(DEVICES, "cpu", Device("cpu", replays_in="runtime.cuda_graphs"))
-    monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
     torch.manual_seed(0)
     yield made
     minidynamo.reset()

@@ -158,8 +158,8 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule) -> Callable:
 
 def in_layout(tensor: Any, stride: tuple[int, ...]) -> Any:
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
-    matter.  None stays: of what was not asked for, fake kernels give an empty tensor."""
-    if tensor is None or tensor.stride() == stride or not tensor.numel():
+    matter."""
+    if tensor.stride() == stride or not tensor.numel():
         return tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
         return tensor

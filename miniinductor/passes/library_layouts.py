@@ -190,12 +190,13 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
     if is_inference and config.channels_last:
         rules[aten.convolution.default] = CpuLibrary.convolution
-    if any(n.target in rules and is_on_cpu(n, torch.float32) or is_slow(n) for n in gm.graph.nodes):
+    if any(n.target in rules and has_dtype(n, torch.float32) or is_slow(n) for n in gm.graph.nodes):
         return CpuLibrary(gm, record, rules).applied()
     return gm
 
 
-def is_on_cpu(node: fx.Node, *dtypes: torch.dtype) -> bool:
+def has_dtype(node: fx.Node, *dtypes: torch.dtype) -> bool:
+    """Is the node a tensor of one of these dtypes, on the CPU?"""
     value = value_of(node)
     return value is not None and value.device.type == "cpu" and value.dtype in dtypes
 
@@ -209,7 +210,7 @@ def has_products(dtype: torch.dtype) -> bool:
 
 def is_slow(node: fx.Node) -> bool:
     """Is the node a product of 16-bit elements for which the processor has no instructions?"""
-    if not is_on_cpu(node, *NARROW):
+    if not has_dtype(node, *NARROW):
         return False
     value = value_of(node)
     is_product = node.target is aten.convolution.default
@@ -222,7 +223,7 @@ class CpuLibrary(LayoutPass):
     what = "CPU library layouts"
 
     def has_library(self, node: Node) -> bool:
-        return is_on_cpu(node, torch.float32) and {*map(type, value_of(node).shape)} <= {int}
+        return has_dtype(node, torch.float32) and {*map(type, value_of(node).shape)} <= {int}
 
     def visit(self, node: Node) -> Node:
         return self.widened(node) if is_slow(node) else super().visit(node)

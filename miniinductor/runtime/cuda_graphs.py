@@ -94,10 +94,6 @@ def current_stream(device: torch.device) -> Stream | None:
     return number, torch._C._cuda_getCurrentRawStream(number)
 
 
-def is_on_cpu(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu"
-
-
 def capture(
     run: Callable, inputs: Sequence[Any], pool: Pool, device: torch.device
 ) -> tuple[Callable[[], None], Sequence[Any]]:
@@ -211,7 +207,7 @@ class Recording:
     def __init__(
         self, owner: GraphedCall, inputs: Sequence[Any], addresses: Sequence[int], pool: Pool
     ):
-        if any(is_on_cpu(t) for t in inputs):
+        if any(t.device.type != owner.device.type for t in inputs):
             raise RuntimeError("an input lies on the CPU")
         moving = owner.moving
         self.pool, self.results = pool, owner.results

@@ -12,9 +12,9 @@ In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before 
     either        [XBLOCK, RBLOCK]    a row of symbolic length: persistent if it fits, else looped
     product       [MBLOCK, NBLOCK]    a matrix product, and what follows it (products.py)
 
-A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
+A program (a block of threads) computes one tile.  Enough bytes must be in flight: 2 to 128 elements
 for each of 32 * num_warps threads, and programs for every processor.  The lists of block sizes are
-short, because each entry is compiled.
+short, because each entry is compiled; docs/measuring.md says of which times they were made.
 
     >>> block_configs("pointwise", {"x": 1 << 20})[0]
     Config(blocks=(('XBLOCK', 2048),), num_warps=4, num_stages=1)
@@ -143,8 +143,8 @@ def persistent_columns(x: int, r: int) -> list[Config]:
     if block > PERSISTENT_COLUMNS:
         few = min(max(8, 2048 // block), most)
         return [config_of(max(4, min(16, few * block // 512)), x=few, r=block)]
-    # One warp, which waits for no other.  64 columns of 16 bits are a cache line; 16 columns make
-    # more programs
+    # One warp, which waits for no other.  64 columns of 16 bits are a cache line; 16 come first
+    # where 64 would make fewer than four programs for each processor
     widths = [max(64, 1024 // block), 16]
     if x < 64 * 4 * PROCESSORS:
         widths.reverse()
@@ -159,8 +159,9 @@ def persistent_rows(x: int, r: int) -> list[Config]:
         return [config_of(w, x=1, r=block) for w in (warps, other)]
     # A warp alone waits for no other, and has several rows under way.  Where rows are short, the
     # first tile gives each thread few elements
-    few = min(most * block, 1024)
-    tiles = [(few, max(1, few // 256) if block <= 256 else 1), (2048, 1), (4096, 4)]  # with warps
+    first = min(most * block, 1024)
+    warps = max(1, first // 256) if block <= 256 else 1
+    tiles = [(first, warps), (2048, 1), (4096, 4)]  # elements, warps
     return [config_of(w, x=min(most, n // block), r=block) for n, w in tiles]
 
 
